@@ -7,6 +7,8 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
+use crate::model::WarehouseKind;
+
 use super::{
     check, completions, demo, diff, erase, exit, forget, health, help, init, plan, printer::write_stderr, query,
     rebind, replay, report, sandbox, schema, serve, status, sync, users, verify,
@@ -75,6 +77,8 @@ pub(super) enum Command {
     Completions(completions::CompletionsArgs),
 }
 
+/// Stands for the flags of all warehouses.
+const WAREHOUSES: &str = "warehouses";
 /// For each command, the location flags that it accepts and ignores. The help of the command does not list them.
 const IGNORED_FLAGS: &[(&str, &[&str])] = &[
     ("plan", &["archive"]),
@@ -82,8 +86,8 @@ const IGNORED_FLAGS: &[(&str, &[&str])] = &[
     ("query", &["base_url", "api_key_file", "state", "archive"]),
     ("report", &["base_url", "api_key_file", "archive"]),
     ("replay", &["api_key_file"]),
-    ("health", &["base_url", "api_key_file", "duckdb", "parquet", "state", "archive"]),
-    ("forget", &["base_url", "api_key_file", "duckdb", "parquet", "archive"]),
+    ("health", &["base_url", "api_key_file", WAREHOUSES, "state", "archive"]),
+    ("forget", &["base_url", "api_key_file", WAREHOUSES, "archive"]),
 ];
 
 /// Returns the command line, with examples in the help of each command.
@@ -91,7 +95,11 @@ pub(super) fn build() -> clap::Command {
     let cli = help::with_examples(Cli::command());
     IGNORED_FLAGS.iter().fold(cli, |cli, (name, flags)| {
         cli.mut_subcommand(name, |command| {
-            flags.iter().fold(command, |command, flag| command.mut_arg(flag, |flag| flag.hide(true)))
+            let names = flags.iter().flat_map(|flag| match *flag {
+                WAREHOUSES => WarehouseKind::ALL.map(WarehouseKind::name).to_vec(),
+                flag => vec![flag],
+            });
+            names.fold(command, |command, name| command.mut_arg(name, |flag| flag.hide(true)))
         })
     })
 }

@@ -5,6 +5,7 @@ use std::{borrow::Cow, io};
 use crate::{
     config::ConfigError,
     erase::EraseError,
+    files::FileError,
     load::LoadError,
     pipeline::{
         FileAccess, PipelineError, chain, is_own_lock, load_code, load_hint, pipeline_hint, refusal_hint, state_code,
@@ -137,7 +138,7 @@ impl CommandError {
                         "name any identifier of the person, as in the erasure, or the id of an erasure: `studysync status --json` lists \
                      them (erasures_waiting). An erasure that is not listed suppresses nobody",
                     ),
-                    EraseError::Io { path, source, .. } => refusal_hint(path, source, FileAccess::Write),
+                    EraseError::File(FileError { path, source, .. }) => refusal_hint(path, source, FileAccess::Write),
                     _ => None,
                 }
             }

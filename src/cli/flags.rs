@@ -2,12 +2,12 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::Args;
+use clap::{Arg, ArgMatches, Args, FromArgMatches, value_parser};
 
 use crate::{
     clock,
     config::{self, ArchiveChoice, Overrides, Settings},
-    model::{self, DAY_MS, Stream, parse_duration},
+    model::{self, DAY_MS, Stream, WarehouseKind, WarehousePaths, parse_duration},
     pipeline::unknown_in_warehouse,
     report::ComparedTimes,
 };
@@ -27,13 +27,8 @@ pub(super) struct LocationArgs {
     #[arg(long, value_name = "PATH", help_heading = "Locations")]
     pub api_key_file: Option<PathBuf>,
 
-    /// DuckDB file of the warehouse
-    #[arg(long, value_name = "PATH", help_heading = "Locations")]
-    pub duckdb: Option<PathBuf>,
-
-    /// Folder of the Parquet warehouse
-    #[arg(long, value_name = "PATH", help_heading = "Locations")]
-    pub parquet: Option<PathBuf>,
+    #[command(flatten)]
+    pub warehouses: WarehouseArgs,
 
     /// Checkpoint file [default: studysync-state/checkpoints.sqlite]
     #[arg(long, value_name = "PATH", help_heading = "Locations")]
@@ -42,6 +37,39 @@ pub(super) struct LocationArgs {
     /// Folder of the archived pages, or 'none' for no archive [default: archive, next to the state file]
     #[arg(long, value_name = "PATH", value_parser = parse_archive, help_heading = "Locations")]
     pub archive: Option<ArchiveChoice>,
+}
+
+/// The paths of the warehouses: a flag for each kind.
+#[derive(Clone, Debug, Default)]
+pub(super) struct WarehouseArgs(pub WarehousePaths);
+
+impl Args for WarehouseArgs {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        command.args(WarehouseKind::ALL.map(|kind| {
+            Arg::new(kind.name())
+                .long(kind.name())
+                .value_name("PATH")
+                .value_parser(value_parser!(PathBuf))
+                .help_heading("Locations")
+                .help(kind.help())
+        }))
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for WarehouseArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let path_of = |kind: WarehouseKind| Some((kind, matches.get_one::<PathBuf>(kind.name())?.clone()));
+        Ok(Self(WarehouseKind::ALL.into_iter().filter_map(path_of).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0.extend(Self::from_arg_matches(matches)?.0);
+        Ok(())
+    }
 }
 
 /// The selected streams.
@@ -97,8 +125,7 @@ impl LocationArgs {
             config: context.config.clone(),
             base_url: self.base_url.clone(),
             api_key_file: self.api_key_file.clone(),
-            duckdb: self.duckdb.clone(),
-            parquet: self.parquet.clone(),
+            warehouses: self.warehouses.0.clone(),
             state: self.state.clone(),
             archive: self.archive.clone(),
             ..Overrides::default()

@@ -61,7 +61,7 @@ pub(super) fn run(args: &ReportArgs, context: Context) -> Result<u8, CommandErro
     let mut reader = open_for_surveys(&settings, "report")?;
     let state = checkpoints(&settings)?;
     let report_settings = ReportSettings {
-        warehouse: file_name(settings.warehouse.duckdb.as_deref().or(settings.warehouse.parquet.as_deref())),
+        warehouse: file_name(settings.warehouse.paths.values().next().map(PathBuf::as_path)),
         made_ms: clock::now_ms(),
         days: args.days,
         surveys: settings.surveys.clone(),

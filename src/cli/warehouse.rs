@@ -15,7 +15,7 @@ pub(super) fn reader_limits(warehouse: &WarehouseSettings) -> ReaderLimits {
 
 /// Opens the configured warehouses with these limits.
 pub(super) fn open_reader(warehouse: &WarehouseSettings, limits: ReaderLimits) -> Result<Reader, LoadError> {
-    Reader::open_limited(warehouse.duckdb.as_deref(), warehouse.parquet.as_deref(), limits)
+    Reader::open_limited(&warehouse.paths, limits)
 }
 
 /// Opens the configured warehouses, and checks that they know every survey of `--survey`.

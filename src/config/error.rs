@@ -3,6 +3,7 @@
 use std::{io, path::PathBuf};
 
 use super::environment::shown_variable;
+use crate::model::WarehouseKind;
 
 /// An error of the configuration.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +29,7 @@ pub enum ConfigError {
     Invalid { setting: String, problem: String },
     #[error("no service is named: give --base-url or set base_url under [service] in {file}")]
     NoService { file: &'static str },
-    #[error("no warehouse is named: give --duckdb PATH or --parquet PATH, or set one under [warehouse] in {file}")]
+    #[error("no warehouse is named: give {}, or set one under [warehouse] in {file}", WarehouseKind::flags(" PATH"))]
     NoWarehouse { file: &'static str },
     #[error(
         "the address https://api.example.com is only an example: set base_url under [service] in {file} to your service's"

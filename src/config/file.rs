@@ -9,7 +9,7 @@ use std::{
 use serde::Deserialize;
 
 use super::{ConfigError, SettingKey, error::invalid, secret::is_secret_key, setting_variables::SettingVariables};
-use crate::text;
+use crate::{model::WarehouseKind, text};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -83,6 +83,16 @@ pub(super) struct WarehouseTable {
     pub publish: Option<PathBuf>,
     pub full_text_search: Option<bool>,
     pub extension_directory: Option<PathBuf>,
+}
+
+impl WarehouseTable {
+    /// The key with the path of a warehouse.
+    pub fn path_of(&mut self, kind: WarehouseKind) -> &mut Option<PathBuf> {
+        match kind {
+            WarehouseKind::DuckDb => &mut self.duckdb,
+            WarehouseKind::Parquet => &mut self.parquet,
+        }
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]

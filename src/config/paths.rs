@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::model::WarehouseKind;
+
 use super::{
     ArchiveChoice, Overrides,
     error::{ConfigError, invalid},
@@ -18,10 +20,14 @@ pub(super) fn expand_all(file: &mut ConfigFile, overrides: &mut Overrides) -> Re
         Some(ArchiveChoice::Folder(path)) => Some(path),
         _ => None,
     };
+    for kind in WarehouseKind::ALL {
+        expand(&format!("[warehouse] {}", kind.name()), file.warehouse.path_of(kind).as_mut())?;
+    }
+    for (kind, path) in &mut overrides.warehouses {
+        expand(&format!("--{}", kind.name()), Some(path))?;
+    }
     let paths = [
         ("[service] api_key_file", file.service.api_key_file.as_mut()),
-        ("[warehouse] duckdb", file.warehouse.duckdb.as_mut()),
-        ("[warehouse] parquet", file.warehouse.parquet.as_mut()),
         ("[warehouse] publish", file.warehouse.publish.as_mut()),
         ("[warehouse] extension_directory", file.warehouse.extension_directory.as_mut()),
         ("[state] path", file.state.path.as_mut()),
@@ -32,16 +38,15 @@ pub(super) fn expand_all(file: &mut ConfigFile, overrides: &mut Overrides) -> Re
         ("[metrics] textfile", file.metrics.textfile.as_mut()),
         ("[notify] url_file", file.notify.url_file.as_mut()),
         ("--api-key-file", overrides.api_key_file.as_mut()),
-        ("--duckdb", overrides.duckdb.as_mut()),
-        ("--parquet", overrides.parquet.as_mut()),
         ("--state", overrides.state.as_mut()),
         ("--archive", archive_flag),
     ];
-    let named = paths.into_iter().filter_map(|(setting, path)| Some((setting, path?)));
-    for (setting, path) in named {
-        let written: PathBuf = std::mem::take(path);
-        *path = expand_tilde(written).map_err(|problem| invalid(setting, problem))?;
-    }
+    paths.into_iter().try_for_each(|(setting, path)| expand(setting, path))
+}
+
+fn expand(setting: &str, path: Option<&mut PathBuf>) -> Result<(), ConfigError> {
+    let Some(path) = path else { return Ok(()) };
+    *path = expand_tilde(std::mem::take(path)).map_err(|problem| invalid(setting, problem))?;
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use crate::model::Stream;
+use crate::model::{Stream, WarehouseKind, WarehousePaths};
 
 use super::{
     ArchiveChoice, AuthChoice, MetricsSettings, Overrides, RecordingsSettings, ServiceSettings, Settings,
@@ -96,12 +96,13 @@ pub(super) fn resolve_file(
     let archive_owner = state_path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let (state_path, archive_root) = (resolve_state_links(state_path)?, resolve_links(archive_root)?);
     let warehouse = warehouse(file.warehouse, &mut overrides, from_folder)?;
-    let recordings_path = file.recordings.path.clone().map(from_folder).unwrap_or_else(|| match &warehouse.parquet {
+    let parquet = warehouse.paths.get(&WarehouseKind::Parquet);
+    let recordings_path = file.recordings.path.clone().map(from_folder).unwrap_or_else(|| match parquet {
         Some(parquet) => parquet.join(recordings::FOLDER),
         None => default_page_folder(&state_path, recordings::FOLDER),
     });
     let recordings: RecordingsSettings = recordings::resolve(&file.recordings, resolve_links(recordings_path)?)?;
-    recordings::check_folder(&recordings.path, &state_path, &archive_root, warehouse.parquet.as_deref())?;
+    recordings::check_folder(&recordings.path, &state_path, &archive_root, parquet.map(PathBuf::as_path))?;
     check_surveys(&overrides)?;
     let drift = streams::drift_policy(&tables)?;
     let erase_vanished_after_days = erase_vanished_after_days(&file.erase)?;
@@ -187,14 +188,20 @@ fn throttle(table: &ThrottleTable, overrides: &Overrides) -> Result<ThrottleSett
 /// Merges `[warehouse]` with the command line, and checks the result. `from_folder` resolves a path of the file, which
 /// is relative to the folder of the file.
 fn warehouse(
-    table: WarehouseTable,
+    mut table: WarehouseTable,
     overrides: &mut Overrides,
     from_folder: impl Fn(PathBuf) -> PathBuf,
 ) -> Result<WarehouseSettings, ConfigError> {
     let memory_limit_mb = table.memory_limit_mb.unwrap_or(MEMORY_LIMIT_MB);
+    let mut paths = WarehousePaths::new();
+    for kind in WarehouseKind::ALL {
+        let path = table.path_of(kind).take().map(&from_folder);
+        if let Some(path) = overrides.warehouses.remove(&kind).or(path) {
+            paths.insert(kind, resolve_links(path)?);
+        }
+    }
     let warehouse = WarehouseSettings {
-        duckdb: overrides.duckdb.take().or(table.duckdb.map(&from_folder)).map(resolve_links).transpose()?,
-        parquet: overrides.parquet.take().or(table.parquet.map(&from_folder)).map(resolve_links).transpose()?,
+        paths,
         parquet_by_day: match table.parquet_partition.as_deref() {
             None | Some("month") => false,
             Some("day") => true,
@@ -210,7 +217,7 @@ fn warehouse(
         extension_directory: table.extension_directory.map(&from_folder),
     };
     check_publish(&warehouse)?;
-    if warehouse.full_text_search && warehouse.duckdb.is_none() {
+    if warehouse.full_text_search && !warehouse.paths.contains_key(&WarehouseKind::DuckDb) {
         let problem = "it is an index in the DuckDB file, and no [warehouse] duckdb is set";
         return Err(invalid("[warehouse] full_text_search", problem));
     }
@@ -220,7 +227,7 @@ fn warehouse(
 
 /// Checks that the memory limit is enough for the configured warehouses, which share the memory.
 fn check_memory_limit(warehouse: &WarehouseSettings, memory_limit_mb: u64) -> Result<(), ConfigError> {
-    let least_mb = MEMORY_LIMIT_MB_MIN * warehouse.names().len().max(1) as u64;
+    let least_mb = MEMORY_LIMIT_MB_MIN * warehouse.paths.len().max(1) as u64;
     if memory_limit_mb >= least_mb {
         return Ok(());
     }
@@ -233,7 +240,7 @@ fn check_memory_limit(warehouse: &WarehouseSettings, memory_limit_mb: u64) -> Re
 fn check_publish(warehouse: &WarehouseSettings) -> Result<(), ConfigError> {
     let Some(copy) = &warehouse.publish else { return Ok(()) };
     let setting = "[warehouse] publish";
-    let Some(original) = &warehouse.duckdb else {
+    let Some(original) = warehouse.paths.get(&WarehouseKind::DuckDb) else {
         return Err(invalid(setting, "it is a copy of the DuckDB file, and no [warehouse] duckdb is set"));
     };
     if std::path::absolute(copy).ok() == std::path::absolute(original).ok() {

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use crate::{
     files,
-    model::{DriftPolicy, FlagSet, Stream, SurveyStatus, host_and_port},
+    model::{DriftPolicy, FlagSet, Stream, SurveyStatus, WarehousePaths, host_and_port},
     plan::RescanRules,
     redact::ApiKey,
 };
@@ -26,8 +26,7 @@ pub struct Overrides {
     pub config: Option<PathBuf>,
     pub base_url: Option<String>,
     pub api_key_file: Option<PathBuf>,
-    pub duckdb: Option<PathBuf>,
-    pub parquet: Option<PathBuf>,
+    pub warehouses: WarehousePaths,
     pub state: Option<PathBuf>,
     pub archive: Option<ArchiveChoice>,
     pub streams: Vec<Stream>,
@@ -162,8 +161,8 @@ pub struct UsersSettings {
 /// `[warehouse]`.
 #[derive(Clone, Debug)]
 pub struct WarehouseSettings {
-    pub duckdb: Option<PathBuf>,
-    pub parquet: Option<PathBuf>,
+    /// The configured warehouses.
+    pub paths: WarehousePaths,
     /// True if Parquet is partitioned by day, false if by month.
     pub parquet_by_day: bool,
     /// Memory limit of the process; the real use may be up to a quarter more. An engine whose share is used up spills
@@ -182,8 +181,7 @@ pub struct WarehouseSettings {
 impl WarehouseSettings {
     /// Returns the names of the configured warehouses, as the state file stores them.
     pub fn names(&self) -> Vec<&'static str> {
-        let named = [("duckdb", self.duckdb.is_some()), ("parquet", self.parquet.is_some())];
-        named.into_iter().filter(|(_, is_named)| *is_named).map(|(name, _)| name).collect()
+        self.paths.keys().map(|kind| kind.name()).collect()
     }
 
     /// Returns the memory for the engine of a query: the limit without the memory of the program itself.
@@ -217,10 +215,10 @@ impl Settings {
 
     /// Fails unless at least one warehouse is configured.
     pub fn require_warehouse(&self) -> Result<(), ConfigError> {
-        match (&self.warehouse.duckdb, &self.warehouse.parquet) {
-            (None, None) => Err(ConfigError::NoWarehouse { file: CONFIG_FILE_NAME }),
-            _ => Ok(()),
+        if self.warehouse.paths.is_empty() {
+            return Err(ConfigError::NoWarehouse { file: CONFIG_FILE_NAME });
         }
+        Ok(())
     }
 
     /// Returns the folder next to the state file with the suppression list and the receipts of erasures.

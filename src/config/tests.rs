@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{file::ConfigFile, resolve::resolve_with, setting_variables::SettingVariables, *};
-use crate::model::{DriftMode, DriftRules, Flag, FlagSet, Stream};
+use crate::model::{DriftMode, DriftRules, Flag, FlagSet, Stream, WarehouseKind};
 
 /// Keys whose commented value in the template is an example, not the default.
 const WITHOUT_DEFAULT: [&str; 21] = [
@@ -62,7 +62,7 @@ fn the_comments_of_the_template_are_the_defaults() {
     assert!(uncommented.lines().any(|line| line.starts_with("rescan")));
     let explicit = settings(&uncommented).unwrap();
     assert_eq!(format!("{written:?}"), format!("{explicit:?}"));
-    assert_eq!(written.warehouse.duckdb, Some(PathBuf::from("/etc/studysync/warehouse.duckdb")));
+    assert_eq!(written.warehouse.paths, WarehouseKind::DuckDb.at("/etc/studysync/warehouse.duckdb"));
     assert_eq!(written.state_path, PathBuf::from("/etc/studysync/studysync-state/checkpoints.sqlite"));
     assert_eq!(written.archive_root, PathBuf::from("/etc/studysync/studysync-state/archive"));
     assert_eq!(written.streams.len(), 3);
@@ -272,7 +272,11 @@ fn the_environment_wins_over_the_file() {
     assert_eq!(read.drift.of(Stream::Responses).type_clashes, DriftMode::Freeze);
     assert_eq!(read.throttle.requests_per_sec_max, Some(2.0));
     let here = std::env::current_dir().unwrap();
-    assert_eq!(read.warehouse.duckdb, Some(here.join("w/x.duckdb")), "relative to where the program runs");
+    assert_eq!(
+        read.warehouse.paths,
+        WarehouseKind::DuckDb.at(here.join("w/x.duckdb")),
+        "relative to where the program runs"
+    );
     assert!(read.state_path.ends_with("s.sqlite") && !read.state_path.starts_with("~"));
     assert_eq!((read.archive, read.serve.webhook), (ArchiveChoice::Nothing, None));
 }

@@ -17,7 +17,7 @@ use crate::{
     archive::Archive,
     config::Settings,
     load::Warehouse,
-    model::{DurableStep, Identifier, IdentifierKind, format_ms},
+    model::{DurableStep, Identifier, IdentifierKind, WarehouseKind, format_ms},
     person::{
         IdentifierKey, IdentifierMatcher, SUPPRESSION_MARGIN_MS, SuppressionEntry, SuppressionList,
         identifying_fields_of_table, text_of_bytes,
@@ -422,8 +422,13 @@ impl Erase {
 
 /// Fails if the path of a warehouse or of the state file does not exist, because data of the people may be elsewhere.
 pub(super) fn require_paths(settings: &Settings) -> Result<(), EraseError> {
-    let warehouses = settings.warehouse.duckdb.iter().chain(&settings.warehouse.parquet);
-    match warehouses.chain([&settings.state_path]).find(|path| !path.try_exists().unwrap_or(true)) {
+    match settings
+        .warehouse
+        .paths
+        .values()
+        .chain([&settings.state_path])
+        .find(|path| !path.try_exists().unwrap_or(true))
+    {
         Some(missing) => Err(EraseError::Names(format!(
             "{} is not there: an erasure goes by everything that a sync keeps, so name the same places",
             missing.display()
@@ -435,10 +440,10 @@ pub(super) fn require_paths(settings: &Settings) -> Result<(), EraseError> {
 /// Fails if the settings lack a warehouse that earlier runs filled and that still exists, because the people's data
 /// would stay in that warehouse.
 pub(super) fn require_known_warehouses(settings: &Settings, state: &State) -> Result<(), EraseError> {
-    let named = [("duckdb", &settings.warehouse.duckdb), ("parquet", &settings.warehouse.parquet)];
-    for (name, path) in named {
+    for kind in WarehouseKind::ALL.into_iter().filter(|kind| !settings.warehouse.paths.contains_key(kind)) {
+        let name = kind.name();
         let Some(known) = state.destination(name)? else { continue };
-        if path.is_none() && std::path::Path::new(&known.location).try_exists().unwrap_or(true) {
+        if std::path::Path::new(&known.location).try_exists().unwrap_or(true) {
             return Err(EraseError::Names(format!(
                 "the {name} warehouse {} was filled as well, and would keep them: name it with --{name}, or remove it",
                 known.location

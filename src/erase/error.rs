@@ -3,7 +3,7 @@
 use std::{io, path::PathBuf};
 
 use crate::{
-    archive::ArchiveError, load::LoadError, person::SuppressionError, pipeline::PipelineError,
+    archive::ArchiveError, files::FileError, load::LoadError, person::SuppressionError, pipeline::PipelineError,
     recordings::RecordingsError, source::SourceError, state::StateError,
 };
 
@@ -19,13 +19,8 @@ pub enum EraseError {
     #[error("nobody is suppressed with {}", quoted(.0))]
     NotSuppressed(Vec<String>),
     /// A file of the erasure cannot be read or written.
-    #[error("cannot {action} {}", path.display())]
-    Io {
-        action: &'static str,
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// The journal of an interrupted erasure cannot be read.
     #[error("{} cannot be read: {why}", path.display())]
     Journal { path: PathBuf, why: String },
@@ -35,7 +30,7 @@ impl EraseError {
     /// Returns a function for `map_err` that adds the action and the path to an I/O error.
     pub(super) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> EraseError {
         let path = path.into();
-        move |source| EraseError::Io { action, path, source }
+        move |source| EraseError::File(FileError { action, path, source })
     }
 
     /// Returns a function for `map_err` that adds the name of the warehouse to an error.
@@ -48,7 +43,7 @@ impl EraseError {
         match self {
             EraseError::Pipeline(error) => error.exit_code(),
             EraseError::Names(_) | EraseError::NotSuppressed(_) => 2,
-            EraseError::Io { .. } | EraseError::Journal { .. } => 1,
+            EraseError::File(_) | EraseError::Journal { .. } => 1,
         }
     }
 }

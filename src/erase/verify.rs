@@ -1,11 +1,6 @@
 //! Searches all stored data for erased people: columns of warehouses, decompressed pages, and raw bytes of files.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, fs, os::unix::fs::MetadataExt, path::PathBuf};
 
 use serde::Serialize;
 
@@ -16,7 +11,7 @@ use super::{
 use crate::{
     archive::Archive,
     config::Settings,
-    files,
+    files::files_below,
     load::{Mention, Warehouse},
     model::Identifier,
     person::IdentifierMatcher,
@@ -174,23 +169,16 @@ fn search_results(settings: &Settings, people: &RecordsOf<'_>) -> Result<Option<
 /// and the erasures. Recordings are left out.
 pub(super) fn files_of(settings: &Settings) -> Result<Vec<(&'static str, Vec<PathBuf>)>, EraseError> {
     let mut all = Vec::new();
-    if let Some(path) = &settings.warehouse.duckdb {
-        all.push(("duckdb", beside(path)?));
+    for place in pipeline::places(&settings.warehouse) {
+        all.extend(place.files()?);
     }
-    if let Some(copy) = &settings.warehouse.publish {
-        all.push(("publish", beside(copy)?));
-    }
-    if let Some(root) = &settings.warehouse.parquet {
-        let mut files = below(root)?;
-        // Recordings contain no searchable text. The caller searches for recordings by the folders of the sessions.
-        files.retain(|path| !path.starts_with(&settings.recordings.path));
-        all.push(("parquet", files));
-    }
-    all.push(("archive", below(&settings.archive_root)?));
+    // Recordings contain no searchable text. The caller searches for recordings by the folders of the sessions.
+    all.iter_mut().for_each(|(_, files)| files.retain(|path| !path.starts_with(&settings.recordings.path)));
+    all.push(("archive", files_below(&settings.archive_root)?));
     let state =
         state::state_files(&settings.state_path).map_err(EraseError::io("list the files of", &settings.state_path))?;
     all.push(("state", state));
-    all.push(("erasures", below(&settings.erasures_folder())?));
+    all.push(("erasures", files_below(&settings.erasures_folder())?));
     Ok(all)
 }
 
@@ -217,54 +205,5 @@ pub(super) fn hard_linked(settings: &Settings) -> Result<Vec<HardLinked>, EraseE
             found.push(HardLinked { path, inode: metadata.ino() });
         }
     }
-    Ok(found)
-}
-
-/// Returns the file at `path`, and the files in the same folder whose names begin with this file's name and a dot:
-/// logs, spill files and temporary files. Returns none if the folder does not exist.
-fn beside(path: &Path) -> Result<Vec<PathBuf>, EraseError> {
-    let folder = files::folder_of(path);
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let mut paths = Vec::new();
-    let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(paths),
-        entries => entries.map_err(EraseError::io("list", folder))?,
-    };
-    for entry in entries {
-        let path = entry.map_err(EraseError::io("list", folder))?.path();
-        let other = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if other == name || other.strip_prefix(&name).is_some_and(|rest| rest.starts_with('.')) {
-            paths.extend(below(&path)?);
-        }
-    }
-    paths.sort();
-    Ok(paths)
-}
-
-/// Returns all files below a folder, with symbolic links followed. For a file, returns the file itself. Returns none if
-/// `root` does not exist.
-///
-/// # Errors
-/// If a link has no target, because the target cannot be searched.
-fn below(root: &Path) -> Result<Vec<PathBuf>, EraseError> {
-    let (mut found, mut paths, mut folders) = (Vec::new(), vec![root.to_owned()], BTreeSet::new());
-    while let Some(path) = paths.pop() {
-        match files::metadata(&path).map_err(EraseError::io("look at", &path))? {
-            // Visits each folder once, because a link may lead to a parent folder.
-            Some(folder) if folder.is_dir() && folders.insert((folder.dev(), folder.ino())) => {
-                for entry in fs::read_dir(&path).map_err(EraseError::io("list", &path))? {
-                    paths.push(entry.map_err(EraseError::io("list", &path))?.path());
-                }
-            }
-            Some(file) if file.is_file() => found.push(path),
-            Some(_) => {}
-            None if path.is_symlink() => {
-                let why = std::io::Error::new(std::io::ErrorKind::NotFound, "it is a link that leads nowhere");
-                return Err(EraseError::io("search", &path)(why));
-            }
-            None => {}
-        }
-    }
-    found.sort();
     Ok(found)
 }

@@ -15,15 +15,18 @@ mod interface;
 mod json_rows;
 mod lock_wait;
 mod open;
+mod parquet_views;
 mod persons;
 mod reader;
+mod replace;
 mod rows_file;
 mod scan;
 mod store;
 mod tables;
 mod warehouse;
 
-pub use engine::{ENGINE_BYTES_MIN, EngineOptions, StartedEngine};
+use engine::ENGINE_BYTES_MIN;
+pub use engine::{EngineOptions, StartedEngine};
 pub use error::LoadError;
 pub use extension::FullTextSearch;
 pub use interface::{
@@ -32,9 +35,10 @@ pub use interface::{
 };
 pub use json_rows::{json_rows, read_parquet_file};
 pub use lock_wait::LockPatience;
-pub use open::{Opening, Place, start_engine};
+pub use open::{Opening, Place, WarehouseOptions};
 pub use persons::{CoOccurrence, Mention, PeopleFound, SearchReport};
 pub use reader::{QueryResult, Reader, ReaderLimits, RowFormat, RowsQuery, Streamed, in_place, statements};
+pub use replace::{build_path, clear_built_file};
 pub use rows_file::ParquetRows;
 pub use scan::{Difference, Differences, Example, Pages};
 pub use store::{ParquetOptions, PartitionBy, TimeRange};

@@ -2,25 +2,41 @@
 
 use std::path::{Path, PathBuf};
 
+use ::duckdb::Connection;
+
 use super::{
-    EngineOptions, FullTextSearch, Identity, LoadError, LockPatience, ParquetOptions, PartitionBy, StartedEngine,
-    Warehouse,
+    ENGINE_BYTES_MIN, EngineOptions, FullTextSearch, Identity, LoadError, LockPatience, ParquetOptions, PartitionBy,
+    StartedEngine, Warehouse,
+    parquet_views::{PARQUET_CATALOG, ParquetViews},
+    replace,
     store::{
         Store,
-        duckdb::{DuckDbOptions, DuckDbStore},
+        duckdb::{self, Claim, DuckDbOptions, DuckDbStore},
         parquet::{self, ParquetStore},
     },
 };
-use crate::{files, model::Failpoints};
+use crate::{
+    files::{self, FileError},
+    model::{Failpoints, WarehouseKind},
+};
 
-/// The kind and path of a warehouse.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// A DuckDB file. `copy` is the path of the read-only copy for readers (`None` for no copy), `search` the settings
-    /// of the search index.
-    DuckDb { path: PathBuf, copy: Option<PathBuf>, search: FullTextSearch },
-    /// A folder of Parquet files.
-    Parquet { root: PathBuf, partition_by: PartitionBy },
+/// A configured warehouse.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub kind: WarehouseKind,
+    /// The path of the file or folder.
+    pub path: PathBuf,
+    pub options: WarehouseOptions,
+}
+
+/// The options of all kinds of warehouses. A kind ignores those of other kinds.
+#[derive(Clone, Debug, Default)]
+pub struct WarehouseOptions {
+    /// The path of DuckDB's read-only copy for readers; `None` for no copy.
+    pub copy: Option<PathBuf>,
+    /// The settings of DuckDB's search index.
+    pub search: FullTextSearch,
+    pub partition_by: PartitionBy,
 }
 
 /// How to open a warehouse.
@@ -41,38 +57,75 @@ pub struct Opening {
 }
 
 impl Place {
-    /// "duckdb" or "parquet".
+    /// Returns the name of the kind.
     pub fn name(&self) -> &'static str {
-        match self {
-            Place::DuckDb { .. } => "duckdb",
-            Place::Parquet { .. } => "parquet",
-        }
+        self.kind.name()
     }
 
-    /// Returns the path of the file or folder.
-    pub fn path(&self) -> &Path {
-        match self {
-            Place::DuckDb { path, .. } => path,
-            Place::Parquet { root, .. } => root,
-        }
+    /// Returns the path as the checkpoints store it, like [`Warehouse::location`].
+    pub fn location(&self) -> String {
+        let path = match self.kind {
+            WarehouseKind::DuckDb => self.path.clone(),
+            WarehouseKind::Parquet => self.path.canonicalize().unwrap_or_else(|_| self.path.clone()),
+        };
+        path.display().to_string()
     }
 
     /// Returns the folders in which a run creates files, except partitions of Parquet tables. Some may be missing.
     pub fn folders(&self) -> Vec<PathBuf> {
-        match self {
-            Place::DuckDb { path, copy, .. } => {
-                [path].into_iter().chain(copy).map(|file| files::folder_of(file).to_owned()).collect()
-            }
-            Place::Parquet { root, .. } => parquet::folders(root),
+        match self.kind {
+            WarehouseKind::DuckDb => [&self.path]
+                .into_iter()
+                .chain(&self.options.copy)
+                .map(|file| files::folder_of(file).to_owned())
+                .collect(),
+            WarehouseKind::Parquet => parquet::folders(&self.path),
         }
     }
 
-    /// Returns the same warehouse at another path.
-    #[must_use]
-    pub fn at(self, other: PathBuf) -> Self {
-        match self {
-            Place::DuckDb { copy, search, .. } => Place::DuckDb { path: other, copy, search },
-            Place::Parquet { partition_by, .. } => Place::Parquet { root: other, partition_by },
+    /// Returns all files that may contain texts of the warehouse, in groups with names.
+    pub fn files(&self) -> Result<Vec<(&'static str, Vec<PathBuf>)>, FileError> {
+        let own = match self.kind {
+            WarehouseKind::DuckDb => files::files_beside(&self.path)?,
+            WarehouseKind::Parquet => files::files_below(&self.path)?,
+        };
+        let mut all = vec![(self.name(), own)];
+        if let (WarehouseKind::DuckDb, Some(copy)) = (self.kind, &self.options.copy) {
+            all.push(("publish", files::files_beside(copy)?));
+        }
+        Ok(all)
+    }
+
+    /// Returns the least memory in bytes that the store can work with.
+    pub fn memory_bytes_min(kind: WarehouseKind) -> u64 {
+        match kind {
+            WarehouseKind::DuckDb => ENGINE_BYTES_MIN,
+            WarehouseKind::Parquet => 0,
+        }
+    }
+
+    /// Starts the engine of the store, for [`Place::open`]. The warehouse is not opened, so no lock is needed. Returns
+    /// `None` if the store has no engine.
+    pub fn start_engine(&self, memory_limit_bytes: u64, threads: u32) -> Result<Option<StartedEngine>, LoadError> {
+        match self.kind {
+            WarehouseKind::DuckDb => start_engine(&self.path, memory_limit_bytes, threads).map(Some),
+            WarehouseKind::Parquet => Ok(None),
+        }
+    }
+
+    /// Replaces the warehouse by the rebuilt one at [`build_path`](super::build_path).
+    pub fn replace(&self) -> Result<(), FileError> {
+        match self.kind {
+            WarehouseKind::DuckDb => replace::replace_file(&self.path),
+            WarehouseKind::Parquet => replace::replace_folder(&self.path),
+        }
+    }
+
+    /// Removes what a killed replay left at [`build_path`](super::build_path), and undoes a replacement that was interrupted.
+    pub fn clear_leftovers(&self) -> Result<(), FileError> {
+        match self.kind {
+            WarehouseKind::DuckDb => replace::clear_built_file(&self.path),
+            WarehouseKind::Parquet => replace::clear_folder(&self.path),
         }
     }
 
@@ -87,23 +140,29 @@ impl Place {
         Ok(Warehouse::new(store, opening.buffer_bytes_max, opening.threads))
     }
 
+    fn parquet_options(&self, opening: &Opening) -> ParquetOptions {
+        let Opening { memory_limit_bytes, threads, .. } = *opening;
+        ParquetOptions { partition_by: self.options.partition_by, memory_limit_bytes, threads }
+    }
+
     /// Opens the store of the warehouse for writing.
     fn open_store(&self, opening: &Opening, engine: Option<StartedEngine>) -> Result<Box<dyn Store>, LoadError> {
         let Opening { identity, patience, failpoints, .. } = opening;
-        match self {
-            Place::DuckDb { path, copy, search } => {
+        let path = &self.path;
+        match self.kind {
+            WarehouseKind::DuckDb => {
                 let engine = match engine {
                     Some(engine) => engine,
                     None => start_engine(path, opening.memory_limit_bytes, opening.threads)?,
                 };
                 let (patience, failpoints) = (patience.clone(), failpoints.clone());
-                let (copy, search) = (copy.clone(), search.clone());
+                let WarehouseOptions { copy, search, .. } = self.options.clone();
                 let options = DuckDbOptions { path, identity, patience, failpoints, copy, search };
                 Ok(Box::new(DuckDbStore::open(options, engine)?))
             }
-            Place::Parquet { root, partition_by } => {
-                let options = parquet_options(*partition_by, opening);
-                Ok(Box::new(ParquetStore::open(root, identity, &options, patience, failpoints)?))
+            WarehouseKind::Parquet => {
+                let options = self.parquet_options(opening);
+                Ok(Box::new(ParquetStore::open(path, identity, &options, patience, failpoints)?))
             }
         }
     }
@@ -116,14 +175,15 @@ impl Place {
     /// interrupted.
     pub fn open_to_compare(&self, opening: &Opening, spill_folder: PathBuf) -> Result<Warehouse, LoadError> {
         let Opening { identity, memory_limit_bytes, threads, .. } = opening;
-        let store: Box<dyn Store> = match self {
-            Place::DuckDb { path, .. } => {
+        let path = &self.path;
+        let store: Box<dyn Store> = match self.kind {
+            WarehouseKind::DuckDb => {
                 let (memory_limit_bytes, threads) = (*memory_limit_bytes, *threads);
                 let options = EngineOptions { memory_limit_bytes, threads, temp_directory: spill_folder };
                 Box::new(DuckDbStore::open_to_compare(path, identity, &options)?)
             }
-            Place::Parquet { root, partition_by } => {
-                Box::new(ParquetStore::open_to_compare(root, identity, &parquet_options(*partition_by, opening))?)
+            WarehouseKind::Parquet => {
+                Box::new(ParquetStore::open_to_compare(path, identity, &self.parquet_options(opening))?)
             }
         };
         Ok(Warehouse::new(store, opening.buffer_bytes_max, *threads))
@@ -143,14 +203,41 @@ impl Place {
     }
 }
 
-/// Starts an engine for the DuckDB file at `path`. The engine spills to a folder next to the file. The file is not
-/// opened, so no lock is needed.
-pub fn start_engine(path: &Path, memory_limit_bytes: u64, threads: u32) -> Result<StartedEngine, LoadError> {
-    let mut spill = path.as_os_str().to_owned();
-    spill.push(".spill");
-    StartedEngine::start(EngineOptions { memory_limit_bytes, threads, temp_directory: spill.into() })
+/// A warehouse that a reader has attached to its engine.
+pub(super) enum Attached {
+    /// The claim keeps this process from opening the DuckDB file for writing.
+    DuckDb {
+        _claim: Claim,
+    },
+    Parquet(ParquetViews),
 }
 
-fn parquet_options(partition_by: PartitionBy, opening: &Opening) -> ParquetOptions {
-    ParquetOptions { partition_by, memory_limit_bytes: opening.memory_limit_bytes, threads: opening.threads }
+/// Returns the catalog in which a reader finds the tables of a warehouse.
+pub(super) fn catalog(kind: WarehouseKind) -> &'static str {
+    match kind {
+        WarehouseKind::DuckDb => "warehouse",
+        WarehouseKind::Parquet => PARQUET_CATALOG,
+    }
+}
+
+/// Attaches a warehouse to the engine of a reader, read-only. Queries look names up in the catalog `first`.
+pub(super) fn attach(
+    kind: WarehouseKind,
+    path: &Path,
+    connection: &Connection,
+    first: &'static str,
+) -> Result<Attached, LoadError> {
+    match kind {
+        WarehouseKind::DuckDb => {
+            let claim = duckdb::attach_for_reading(connection, path, catalog(kind))?;
+            Ok(Attached::DuckDb { _claim: claim })
+        }
+        WarehouseKind::Parquet => ParquetViews::attach(connection, path, first).map(Attached::Parquet),
+    }
+}
+
+/// Starts an engine for the DuckDB file at `path`. The engine spills to a folder next to the file.
+fn start_engine(path: &Path, memory_limit_bytes: u64, threads: u32) -> Result<StartedEngine, LoadError> {
+    let temp_directory = files::with_suffix(path, ".spill");
+    StartedEngine::start(EngineOptions { memory_limit_bytes, threads, temp_directory })
 }

@@ -6,18 +6,12 @@
 //! query.
 
 mod columns;
-mod parquet_views;
 mod pivot;
 mod script;
 mod seal;
 mod timer;
 
-use std::{
-    cell::Cell,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{cell::Cell, sync::Arc, time::Duration};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch},
@@ -28,17 +22,14 @@ use duckdb::{Config, Connection};
 use super::{
     LoadError,
     engine::{common_config, pin_to_utc},
-    store::duckdb::{Claim, explain},
+    open::{Attached, attach, catalog},
+    parquet_views::ParquetViews,
 };
-use crate::schema::quote_text;
+use crate::{model::WarehousePaths, schema::quote_text};
 pub use columns::{RowFormat, RowsQuery};
-use parquet_views::{PARQUET_CATALOG, ParquetViews, folder_text};
 pub use script::{in_place, statements};
 use seal::check_reads_only;
 use timer::StatementTimer;
-
-/// Catalog name of the attached DuckDB file.
-const DUCKDB_CATALOG: &str = "warehouse";
 
 /// Defaults of [`ReaderLimits`].
 const MEMORY_LIMIT_BYTES: u64 = 1 << 30;
@@ -62,20 +53,11 @@ impl Default for ReaderLimits {
 /// A read-only connection to a warehouse.
 pub struct Reader {
     connection: Connection,
-    parquet_views: Option<ParquetViews>,
     limits: ReaderLimits,
-    /// How to open the warehouse again; `None` if the engine uses one thread.
-    reopening: Option<Reopening>,
-    /// Keeps this process from opening the DuckDB file for writing. Dropped after the connection, because fields are
-    /// dropped in their order.
-    _claim: Option<Claim>,
-}
-
-/// What a reader was opened with.
-#[derive(Clone, Debug)]
-struct Reopening {
-    duckdb: Option<PathBuf>,
-    parquet: Option<PathBuf>,
+    /// The warehouses to open again; `None` if the engine uses one thread.
+    reopening: Option<WarehousePaths>,
+    /// Dropped after the connection, because fields are dropped in their order.
+    attached: Vec<Attached>,
 }
 
 /// The first rows of a result.
@@ -102,34 +84,22 @@ impl Reader {
     ///
     /// # Errors
     /// As [`Reader::open_limited`].
-    pub fn open(duckdb: Option<&Path>, parquet: Option<&Path>) -> Result<Reader, LoadError> {
-        Reader::open_limited(duckdb, parquet, ReaderLimits::default())
+    pub fn open(paths: &WarehousePaths) -> Result<Reader, LoadError> {
+        Reader::open_limited(paths, ReaderLimits::default())
     }
 
-    /// Opens a DuckDB file, the folder of a Parquet warehouse, or both. Queries use tables and views by their plain
-    /// names. If both are open, plain names mean the DuckDB file, and `parquet.NAME` means the folder. If neither is
-    /// open, queries have no tables.
+    /// Opens warehouses for queries. Queries use tables and views of the first warehouse by their plain names, and of
+    /// the Parquet warehouse also as `parquet.NAME`. Without a warehouse, queries have no tables.
     ///
     /// # Errors
     /// `Locked` while another process or this process has the DuckDB file open for writing; `Missing` if the file or
     /// folder does not exist.
-    pub fn open_limited(
-        duckdb: Option<&Path>,
-        parquet: Option<&Path>,
-        limits: ReaderLimits,
-    ) -> Result<Reader, LoadError> {
-        let [duckdb_path, parquet_path] = [duckdb, parquet].map(|path| path.map(Path::to_owned));
-        let reopening = Reopening { duckdb: duckdb_path, parquet: parquet_path };
-        Ok(Reader { reopening: Some(reopening), ..Reader::open_engine(duckdb, parquet, limits, None)? })
+    pub fn open_limited(paths: &WarehousePaths, limits: ReaderLimits) -> Result<Reader, LoadError> {
+        Ok(Reader { reopening: Some(paths.clone()), ..Reader::open_engine(paths, limits, None)? })
     }
 
-    /// Opens a warehouse. `threads` is the number of threads of the engine; `None` means its default.
-    fn open_engine(
-        duckdb: Option<&Path>,
-        parquet: Option<&Path>,
-        limits: ReaderLimits,
-        threads: Option<i64>,
-    ) -> Result<Reader, LoadError> {
+    /// Opens warehouses. `threads` is the number of threads of the engine; `None` means its default.
+    fn open_engine(paths: &WarehousePaths, limits: ReaderLimits, threads: Option<i64>) -> Result<Reader, LoadError> {
         let failed = LoadError::engine("open");
         let config = common_config(Config::default())
             .and_then(|config| config.max_memory(&format!("{}B", limits.memory_bytes)))
@@ -139,17 +109,19 @@ impl Reader {
             .map_err(failed)?;
         let connection = Connection::open_in_memory_with_flags(config).map_err(failed)?;
         pin_to_utc(&connection)?;
-        let catalog = if duckdb.is_some() { DUCKDB_CATALOG } else { PARQUET_CATALOG };
-        let parquet_views = parquet.map(|root| attach_parquet(&connection, root, catalog)).transpose()?;
-        let claim = duckdb.map(|path| attach_duckdb(&connection, path)).transpose()?;
-        if duckdb.is_some() || parquet.is_some() {
-            connection.execute_batch(&format!("USE {catalog}.main")).map_err(failed)?;
+        let mut attached = Vec::new();
+        if let Some(first) = paths.keys().next().map(|kind| catalog(*kind)) {
+            for (kind, path) in paths.iter().rev() {
+                attached.push(attach(*kind, path, &connection, first)?);
+            }
+            connection.execute_batch(&format!("USE {first}.main")).map_err(failed)?;
         }
         // From here on the engine can read only the attached file and the files in the folder.
-        let allow = parquet.map(|root| format!("SET allowed_directories = [{}];", quote_text(&folder_text(root))));
+        let folders: Vec<String> = parquet_views(&attached).map(|views| quote_text(&views.folder())).collect();
         let seal = "SET enable_external_access = false; SET lock_configuration = true";
-        connection.execute_batch(&format!("{}{seal}", allow.unwrap_or_default())).map_err(failed)?;
-        Ok(Reader { connection, parquet_views, limits, reopening: None, _claim: claim })
+        let sealed = format!("SET allowed_directories = [{}]; {seal}", folders.join(", "));
+        connection.execute_batch(&sealed).map_err(failed)?;
+        Ok(Reader { connection, limits, reopening: None, attached })
     }
 
     /// Runs one read-only statement and returns at most `rows_max` rows.
@@ -214,7 +186,7 @@ impl Reader {
     /// Creates the views over Parquet files that a statement names, and plans it. If that fails, the statement may name
     /// a view in another way, so all views are created and it is planned again.
     fn with_views<T>(&self, sql: &str, plan: impl Fn() -> Result<T, LoadError>) -> Result<T, LoadError> {
-        let Some(views) = &self.parquet_views else { return plan() };
+        let Some(views) = parquet_views(&self.attached).next() else { return plan() };
         views.create_named(&self.connection, sql)?;
         match plan() {
             Err(_) if matches!(views.create_all(&self.connection), Ok(true)) => plan(),
@@ -248,9 +220,9 @@ impl Reader {
         if !matches!(&streamed, Err(error) if error.is_out_of_memory()) || has_rows.get() {
             return streamed?;
         }
-        let Some(Reopening { duckdb, parquet }) = self.reopening.take() else { return streamed? };
+        let Some(paths) = self.reopening.take() else { return streamed? };
         tracing::debug!("the engine ran out of memory: the query runs again with one thread");
-        *self = Reader::open_engine(duckdb.as_deref(), parquet.as_deref(), self.limits, Some(1))?;
+        *self = Reader::open_engine(&paths, self.limits, Some(1))?;
         self.run_once(sql, rows_max, &mut take)?
     }
 
@@ -295,6 +267,13 @@ impl Reader {
     }
 }
 
+fn parquet_views(attached: &[Attached]) -> impl Iterator<Item = &ParquetViews> {
+    attached.iter().filter_map(|attached| match attached {
+        Attached::Parquet(views) => Some(views),
+        Attached::DuckDb { .. } => None,
+    })
+}
+
 /// Removes the zones from the types of time columns. The times stay the same, because the zone of the session is UTC.
 fn without_zones(batch: RecordBatch) -> RecordBatch {
     let is_zoned = |field: &Field| matches!(field.data_type(), DataType::Timestamp(TimeUnit::Microsecond, Some(_)));
@@ -314,27 +293,6 @@ fn without_zones(batch: RecordBatch) -> RecordBatch {
         schema.fields().iter().zip(batch.columns()).map(plain).unzip();
     // Cannot fail: the schema was made from the columns, and all columns have the same length.
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap_or(batch)
-}
-
-/// Attaches the DuckDB file read-only. The returned claim keeps this process from opening the file for writing.
-fn attach_duckdb(connection: &Connection, path: &Path) -> Result<Claim, LoadError> {
-    // Attaching a missing file read-only fails too, but its error does not say that the file is missing.
-    LoadError::require_file(path)?;
-    let claim = Claim::for_reading(path)?;
-    let name = quote_text(&path.to_string_lossy());
-    connection
-        .execute_batch(&format!("ATTACH {name} AS {DUCKDB_CATALOG} (TYPE duckdb, READ_ONLY)"))
-        .map_err(explain("open the warehouse", path))?;
-    Ok(claim)
-}
-
-/// Creates a catalog for the views over Parquet files. Queries look names up in `catalog`.
-fn attach_parquet(connection: &Connection, root: &Path, catalog: &'static str) -> Result<ParquetViews, LoadError> {
-    LoadError::require_folder(root)?;
-    connection
-        .execute_batch(&format!("ATTACH ':memory:' AS {PARQUET_CATALOG}"))
-        .map_err(explain("open the warehouse", root))?;
-    ParquetViews::new(root, catalog)
 }
 
 impl QueryResult {

@@ -25,6 +25,7 @@ mod survey_status;
 mod time;
 mod time_account;
 mod user_lookup;
+mod warehouse_kind;
 mod window;
 
 pub use batch::{DiscardedRows, FlatPage, Reject, RejectReason, TableBatch};
@@ -56,4 +57,5 @@ pub use time::{
 };
 pub use time_account::{Activity, ActivityGuard, TimeAccount, TimeParts};
 pub use user_lookup::{PersonLookup, USER_ID_BYTES_MAX, can_request_user};
+pub use warehouse_kind::{WarehouseKind, WarehousePaths};
 pub use window::{Scope, Window};

@@ -9,8 +9,9 @@ use crate::{
     config::{ArchiveChoice, AuthChoice, NetworkVariables, Settings, WarehouseSettings, network_variables},
     load::{
         ErasureRecord, FullTextSearch, Identity, LoadError, LockPatience, Opening, PartitionBy, Place, Reader,
-        ReaderLimits, StartedEngine, Warehouse, start_engine as engine_at,
+        ReaderLimits, StartedEngine, Warehouse, WarehouseOptions,
     },
+    model::{WarehouseKind, WarehousePaths},
     person::{Suppression, SuppressionError, SuppressionList},
     source::{AuthForm, KeyReader, Proxies, SourceError, SourceSettings, checked_address},
 };
@@ -96,12 +97,12 @@ pub(super) fn lock_patience(settings: &Settings, stop: &CancellationToken) -> Lo
 }
 
 /// Returns the locations of the warehouses of the settings.
-pub(super) fn places(settings: &WarehouseSettings) -> Vec<Place> {
-    let place = |path| Place::DuckDb { path, copy: settings.publish.clone(), search: full_text_search(settings) };
-    let duckdb = settings.duckdb.clone().map(place);
+pub fn places(settings: &WarehouseSettings) -> Vec<Place> {
     let partition_by = if settings.parquet_by_day { PartitionBy::Day } else { PartitionBy::Month };
-    let parquet = settings.parquet.clone().map(|root| Place::Parquet { root, partition_by });
-    duckdb.into_iter().chain(parquet).collect()
+    let options = WarehouseOptions { copy: settings.publish.clone(), search: full_text_search(settings), partition_by };
+    let place =
+        |(kind, path): (&WarehouseKind, &PathBuf)| Place { kind: *kind, path: path.clone(), options: options.clone() };
+    settings.paths.iter().map(place).collect()
 }
 
 /// Returns the folders in which a run creates files of the warehouses and of the copy for readers. Some may be missing.
@@ -168,27 +169,22 @@ fn threads(system: &System) -> u32 {
     system.engine_threads.unwrap_or_else(processors)
 }
 
-/// Starts the engine for the DuckDB file. Opens no file, so that no lock is needed. Returns `None` if the settings name
-/// no DuckDB file.
+/// Starts the engine of the first warehouse, if it has one. Opens no file, so that no lock is needed.
 pub(super) fn start_engine(settings: &Settings, system: &System) -> Result<Option<StartedEngine>, PipelineError> {
-    let Some(path) = &settings.warehouse.duckdb else { return Ok(None) };
-    let started = engine_at(path, MemoryShares::of(&settings.warehouse).store, threads(system));
-    started.map(Some).map_err(failed("duckdb"))
+    let Some(place) = places(&settings.warehouse).into_iter().next() else { return Ok(None) };
+    let store_bytes = MemoryShares::of(&settings.warehouse).store;
+    place.start_engine(store_bytes, threads(system)).map_err(failed(place.name()))
 }
 
-/// Opens one warehouse for reading, and also returns its name. Prefers the DuckDB file if the settings name DuckDB and
-/// Parquet. No process may have the warehouse open for writing. `time` is the time limit of a statement.
+/// Opens the first warehouse for reading, and also returns its name. No process may have the warehouse open for writing. `time` is the time limit of a statement.
 pub(super) fn open_reader(
     warehouse: &WarehouseSettings,
     time: Duration,
 ) -> Result<(&'static str, Reader), PipelineError> {
     let limits = ReaderLimits { memory_bytes: warehouse.query_memory_bytes(), statement_time: time };
-    let (name, parquet) = match warehouse.duckdb {
-        Some(_) => ("duckdb", None),
-        None => ("parquet", warehouse.parquet.as_deref()),
-    };
-    let reader = Reader::open_limited(warehouse.duckdb.as_deref(), parquet, limits).map_err(failed(name))?;
-    Ok((name, reader))
+    let paths: WarehousePaths = warehouse.paths.clone().into_iter().take(1).collect();
+    let name = paths.keys().next().map_or("warehouse", |kind| kind.name());
+    Ok((name, Reader::open_limited(&paths, limits).map_err(failed(name))?))
 }
 
 /// Wraps an error of the pipeline, because a warehouse reads pages through the pipeline. [`failed`] unwraps it.

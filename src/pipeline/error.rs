@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::{
     archive::ArchiveError,
     config::ConfigError,
+    files::FileError,
     flatten::FlattenError,
     load::LoadError,
     model::Scope,
@@ -52,13 +53,8 @@ pub enum PipelineError {
     #[error("{0}")]
     NotReplayable(String),
     /// A rebuilt warehouse cannot replace the old one, which is unchanged.
-    #[error("cannot {action} {}", path.display())]
-    Swap {
-        action: &'static str,
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Swap(#[from] FileError),
     /// A commit note in the archive cannot be read, because it is damaged or of a newer version of the program.
     #[error("a note in the archive cannot be read: {0}")]
     Note(String),

@@ -1,13 +1,15 @@
 //! Hints: one sentence that says what to do about an error. The command line, the pages of `serve`, metrics and
 //! notifications show the same hint.
 
-use std::{io, path::Path};
+use std::{io, path::Path, sync::LazyLock};
 
 use rustix::io::Errno;
 
 use crate::{
     archive::ArchiveError,
+    files::FileError,
     load::LoadError,
+    model::WarehouseKind,
     person::SuppressionError,
     source::{Failure, SettingsError, SourceError, Stop},
     state::StateError,
@@ -39,7 +41,7 @@ pub fn pipeline_hint(error: &PipelineError) -> Option<&'static str> {
         PipelineError::Person(SuppressionError::Damaged { .. }) => Some("restore it from a backup"),
         PipelineError::Person(SuppressionError::Newer { .. }) => Some("use the newer version of studysync"),
         PipelineError::Person(SuppressionError::Io { path, source, .. })
-        | PipelineError::Swap { path, source, .. }
+        | PipelineError::Swap(FileError { path, source, .. })
         | PipelineError::Results { path, source } => refusal_hint(path, source, FileAccess::Write),
         PipelineError::NotReplayable(_) => Some(
             "the warehouse is unchanged; a range whose scans are all archived can be replayed with --from and --to, and \
@@ -187,6 +189,10 @@ const CERTIFICATE: &str = "if your own authority or a company's proxy signed it,
 const CONNECTION: &str = "check the address (https:// or http://, host, port) and the network; if this machine reaches the internet \
     through a proxy, name it in the environment variable HTTPS_PROXY; then run the same command again";
 
+static MISSING: LazyLock<String> = LazyLock::new(|| {
+    format!("run `studysync sync` first, which creates it, or name the warehouse with {}", WarehouseKind::flags(""))
+});
+
 /// Returns what to do about an error of a warehouse that a run writes to.
 pub fn load_hint(error: &LoadError) -> Option<&'static str> {
     match error {
@@ -195,9 +201,7 @@ pub fn load_hint(error: &LoadError) -> Option<&'static str> {
              under [warehouse] says",
         ),
         LoadError::LockRefused { .. } => Some(LOCKS),
-        LoadError::Missing { .. } => {
-            Some("run `studysync sync` first, which creates it, or name the warehouse with --duckdb or --parquet")
-        }
+        LoadError::Missing { .. } => Some(&MISSING),
         LoadError::Locked { .. } => Some(
             "close the program that has it open (an analyst's session, a notebook), then run again; a run waits for it as long as \
              lock_wait_secs under [warehouse] says",

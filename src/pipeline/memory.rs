@@ -1,7 +1,7 @@
 //! Splits `memory_limit_mb` between the pages, the row buffers and the stores of a run. The limit covers the complete
 //! process.
 
-use crate::{config::WarehouseSettings, load::ENGINE_BYTES_MIN};
+use crate::{config::WarehouseSettings, load::Place};
 
 const MIB: u64 = 1 << 20;
 /// Memory for everything that has no share: the program itself and its connections.
@@ -40,9 +40,8 @@ pub(super) struct MemoryShares {
 impl MemoryShares {
     /// Computes the shares from the settings.
     pub fn of(settings: &WarehouseSettings) -> Self {
-        let stores = u64::from(settings.duckdb.is_some()) + u64::from(settings.parquet.is_some());
-        let store_min = if settings.duckdb.is_some() { ENGINE_BYTES_MIN } else { 0 };
-        Self::for_stores(settings.memory_limit_bytes, stores.max(1), store_min)
+        let store_min = settings.paths.keys().map(|kind| Place::memory_bytes_min(*kind)).max();
+        Self::for_stores(settings.memory_limit_bytes, settings.paths.len().max(1) as u64, store_min.unwrap_or(0))
     }
 
     /// Splits `limit` bytes for this many stores. Each store gets at least `store_min` bytes, even above the limit.
@@ -68,11 +67,13 @@ impl MemoryShares {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::WarehouseKind;
 
     #[test]
     fn p8_the_shares_fit_into_the_limit() {
         for (limit_mib, stores) in [(256, 1), (512, 1), (512, 2), (576, 2), (1024, 1), (100_000, 2)] {
-            let shares = MemoryShares::for_stores(limit_mib * MIB, stores, ENGINE_BYTES_MIN);
+            let shares =
+                MemoryShares::for_stores(limit_mib * MIB, stores, Place::memory_bytes_min(WarehouseKind::DuckDb));
             let bodies = shares.bodies as u64 * BODY_MULTIPLE;
             let parts = PROGRAM_BYTES + bodies + shares.pages as u64 + stores * (shares.waiting as u64 + shares.store);
             // The smallest engine exceeds the smallest limit a little.

@@ -64,7 +64,9 @@ mod unknown_surveys;
 mod verify;
 mod window_queue;
 
-pub use assemble::{archive, full_text_search, identity, open_warehouses, proxies, source_settings, warehouse_folders};
+pub use assemble::{
+    archive, full_text_search, identity, open_warehouses, places, proxies, source_settings, warehouse_folders,
+};
 pub use backlog::{ScopeBacklog, backlog};
 pub use clock_skew::clock_skew_ms;
 pub use clocks::{ClockComparison, ClockSample, compare_clocks, is_clock_in_doubt};

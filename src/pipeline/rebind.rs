@@ -28,10 +28,9 @@ pub fn rebind(settings: &Settings, from: &Identity) -> Result<Vec<String>, Pipel
     let mut rebound = Vec::new();
     let session = session_of_either(settings, from, &to)?;
     let opening = opening(settings, &to, &System::default());
-    for place in places(&settings.warehouse).into_iter().filter(|place| place.path().exists()) {
+    for place in places(&settings.warehouse).into_iter().filter(|place| place.path.exists()) {
         if place.rebind(from, &opening).map_err(failed(place.name()))? {
-            let what = if place.name() == "duckdb" { "the DuckDB file" } else { "the Parquet files in" };
-            rebound.push(format!("{what} {}", place.path().display()));
+            rebound.push(format!("{} {}", place.kind.noun(), place.path.display()));
         }
     }
     let archive = ArchiveSettings {

@@ -180,7 +180,7 @@ const REACH_HOMES: &[(&[&str], &[&str])] = &[
         &[
             "files",
             "load/store/parquet/disk.rs",
-            "pipeline/replay/swap.rs",
+            "load/replace.rs",
             "pipeline/push/results.rs",
             "state/damage.rs",
         ],

@@ -15,7 +15,7 @@ use std::{
 use studysync::{
     config,
     erase::{Erase, EraseRequest},
-    model::{DurableStep, Failpoints, IdentifierKind},
+    model::{DurableStep, Failpoints, IdentifierKind, WarehouseKind},
     pipeline::System,
 };
 use studysync_sandbox::ListName;
@@ -85,8 +85,7 @@ fn run_request(
         config: Some(place.path("studysync.toml")),
         base_url: Some(service.to_owned()),
         api_key_file: Some(place.path("key")),
-        duckdb: Some(place.duckdb()),
-        parquet: Some(place.parquet()),
+        warehouses: [(WarehouseKind::DuckDb, place.duckdb()), (WarehouseKind::Parquet, place.parquet())].into(),
         state: Some(place.state()),
         archive: Some(config::ArchiveChoice::Folder(place.path("archive"))),
         ..config::Overrides::default()

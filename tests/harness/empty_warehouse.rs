@@ -9,8 +9,8 @@ use std::{
 };
 
 use studysync::{
-    load::{ENGINE_BYTES_MIN, FullTextSearch, Identity, LockPatience, Opening, Place},
-    model::Failpoints,
+    load::{Identity, LockPatience, Opening, Place, WarehouseOptions},
+    model::{Failpoints, WarehouseKind},
 };
 use tempfile::TempDir;
 
@@ -26,16 +26,16 @@ fn empty_warehouse() -> &'static [u8] {
     static FILE: OnceLock<Vec<u8>> = OnceLock::new();
     FILE.get_or_init(|| {
         let folder = TempDir::new().unwrap();
-        let path = folder.path().join("warehouse.duckdb");
+        let (kind, path) = (WarehouseKind::DuckDb, folder.path().join("warehouse.duckdb"));
         let opening = Opening {
             identity: Identity { base_url: "http://127.0.0.1:1".into(), environment: "default".into() },
-            memory_limit_bytes: ENGINE_BYTES_MIN,
+            memory_limit_bytes: Place::memory_bytes_min(kind),
             buffer_bytes_max: 1 << 20,
             threads: 1,
             patience: LockPatience::default(),
             failpoints: Failpoints::default(),
         };
-        let place = Place::DuckDb { path: path.clone(), copy: None, search: FullTextSearch::default() };
+        let place = Place { kind, path: path.clone(), options: WarehouseOptions::default() };
         drop(place.open(&opening, None).unwrap());
         fs::read(path).unwrap()
     })

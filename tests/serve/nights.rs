@@ -21,7 +21,7 @@ use studysync::{
     clock::Clock,
     config::{ArchiveChoice, Overrides, Settings, resolve},
     flatten::{body_hash, summarize_body},
-    model::{DAY_MS, Failpoints, HOUR_MS, MINUTE_MS, Rng},
+    model::{DAY_MS, Failpoints, HOUR_MS, MINUTE_MS, Rng, WarehouseKind},
     pipeline::System,
     serve::{Daemon, ServeState},
     source::{Failure, Reply, Transport},
@@ -158,8 +158,11 @@ impl Machine {
             config: Some(beside("studysync.toml")),
             base_url: Some(BASE_URL.into()),
             api_key_file: Some(beside("key")),
-            duckdb: Some(root.join("warehouse.duckdb")),
-            parquet: Some(root.join("parquet")),
+            warehouses: [
+                (WarehouseKind::DuckDb, root.join("warehouse.duckdb")),
+                (WarehouseKind::Parquet, root.join("parquet")),
+            ]
+            .into(),
             state: Some(root.join("state/checkpoints.sqlite")),
             archive: Some(ArchiveChoice::Nothing),
             ..Overrides::default()

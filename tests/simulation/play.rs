@@ -15,7 +15,7 @@ use duckdb::Connection;
 use studysync::{
     clock::Clock,
     config::{ArchiveChoice, Overrides, Settings, resolve},
-    model::{DAY_MS, Flag, FlagSet, HOUR_MS, MINUTE_MS, Rng, Window},
+    model::{DAY_MS, Flag, FlagSet, HOUR_MS, MINUTE_MS, Rng, WarehouseKind, WarehousePaths, Window},
     pipeline::{PeopleSelection, PipelineError, Progress, Request, Run, RunReport, System},
 };
 use studysync_sandbox::{ListName, Order};
@@ -219,12 +219,20 @@ impl Play<'_> {
         fs::write(beside("studysync.toml"), text).unwrap();
         fs::write(beside("key"), KEY).unwrap();
         let survey_ids = self.survey_ids();
+        let mut warehouses = WarehousePaths::from([
+            (WarehouseKind::DuckDb, root.join("warehouse.duckdb")),
+            (WarehouseKind::Parquet, root.join("parquet")),
+        ]);
+        warehouses.retain(|kind, _| match plan.warehouses {
+            Warehouses::DuckDb => *kind == WarehouseKind::DuckDb,
+            Warehouses::Parquet => *kind == WarehouseKind::Parquet,
+            Warehouses::Both => true,
+        });
         resolve(Overrides {
             config: Some(beside("studysync.toml")),
             base_url: Some(BASE_URL.into()),
             api_key_file: Some(beside("key")),
-            duckdb: (plan.warehouses != Warehouses::Parquet).then(|| root.join("warehouse.duckdb")),
-            parquet: (plan.warehouses != Warehouses::DuckDb).then(|| root.join("parquet")),
+            warehouses,
             state: Some(root.join("state/checkpoints.sqlite")),
             archive: Some(match self.script.keeps_pages {
                 true => ArchiveChoice::Folder(root.join("archive")),

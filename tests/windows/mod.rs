@@ -17,7 +17,7 @@ use serde_json::Value;
 use studysync::{
     clock::Clock,
     config::{ArchiveChoice, Overrides, resolve},
-    model::{Failpoints, Rng, Window},
+    model::{Failpoints, Rng, WarehouseKind, Window},
     pipeline::{PeopleSelection, PipelineError, Progress, Request, Run, RunReport, System},
     source::{Reply, Transport},
 };
@@ -108,7 +108,7 @@ impl Lab {
             config: Some(beside("studysync.toml")),
             base_url: Some(BASE_URL.into()),
             api_key_file: Some(beside("key")),
-            duckdb: Some(beside("warehouse.duckdb")),
+            warehouses: WarehouseKind::DuckDb.at(beside("warehouse.duckdb")),
             state: Some(beside("state.sqlite")),
             archive: Some(ArchiveChoice::Folder(beside("archive"))),
             ..Overrides::default()

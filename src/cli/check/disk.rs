@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, os::unix::fs::MetadataExt as _, path::PathBuf};
 
-use crate::config::Settings;
+use crate::{config::Settings, model::WarehouseKind};
 
 use super::{finding::Finding, writable::existing_folder};
 
@@ -14,7 +14,7 @@ const FREE_MIN_BYTES: u64 = 256 << 20;
 pub(super) fn findings(settings: &Settings) -> Vec<Finding> {
     let warehouse = &settings.warehouse;
     let paths = [&settings.state_path, &settings.archive_root].into_iter();
-    let paths = paths.chain(&warehouse.duckdb).chain(&warehouse.parquet).chain(&warehouse.publish);
+    let paths = paths.chain(warehouse.paths.values()).chain(&warehouse.publish);
     let paths = paths.chain(settings.recordings.is_enabled.then_some(&settings.recordings.path));
     let mut disks: BTreeMap<u64, Disk> = BTreeMap::new();
     for path in paths {
@@ -40,7 +40,8 @@ impl Disk<'_> {
         // The new copy for readers is written next to the old copy before it replaces the old one, so it needs its own
         // space.
         let copy = settings.warehouse.publish.as_ref().filter(|copy| self.paths.contains(copy));
-        let copied = copy.and(settings.warehouse.duckdb.as_ref()).and_then(|file| file.metadata().ok());
+        let copied =
+            copy.and(settings.warehouse.paths.get(&WarehouseKind::DuckDb)).and_then(|file| file.metadata().ok());
         let needed = FREE_MIN_BYTES + copied.map_or(0, |file| file.len());
         let found = format!("{} free at {folder}", size(free));
         if free >= needed {

@@ -1,6 +1,6 @@
 //! Checks that state, archive, warehouse and recordings can be written, and that DuckDB's extension can be loaded.
 
-use std::{path::PathBuf, slice};
+use std::slice;
 
 use crate::{
     config::Settings,
@@ -52,12 +52,9 @@ pub(super) fn warehouse(settings: &Settings) -> Finding {
     if let Err(error) = settings.require_warehouse() {
         return Finding::error("warehouse", error);
     }
-    let exists = |path: &PathBuf| path.exists();
     let mut existing = settings.clone();
-    existing.warehouse.duckdb = existing.warehouse.duckdb.filter(exists);
-    existing.warehouse.parquet = existing.warehouse.parquet.filter(exists);
-    let configured = settings.warehouse.duckdb.iter().chain(&settings.warehouse.parquet);
-    let missing = configured.filter(|path| !exists(path));
+    existing.warehouse.paths.retain(|_, path| path.exists());
+    let missing = settings.warehouse.paths.values().filter(|path| !path.exists());
     let mut results: Vec<String> = missing.map(|path| format!("the first run can create {}", path.display())).collect();
     if existing.require_warehouse().is_ok() {
         let opened = pipeline::identity(settings).and_then(|identity| pipeline::open_warehouses(&existing, &identity));

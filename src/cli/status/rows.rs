@@ -17,13 +17,11 @@ pub(super) struct RowCounter {
 }
 
 impl RowCounter {
-    /// Opens the DuckDB file, or the Parquet folder if the file cannot be read.
+    /// Opens the first warehouse that can be read.
     pub fn open(warehouse: &WarehouseSettings) -> RowCounter {
         let limits = reader_limits(warehouse);
-        let warehouses = [(warehouse.duckdb.as_deref(), None), (None, warehouse.parquet.as_deref())];
-        let configured = warehouses.into_iter().filter(|(duckdb, parquet)| duckdb.is_some() || parquet.is_some());
-        let reader = configured.into_iter().find_map(|(duckdb, parquet)| {
-            let opened = Reader::open_limited(duckdb, parquet, limits);
+        let reader = warehouse.paths.iter().find_map(|(kind, path)| {
+            let opened = Reader::open_limited(&kind.at(path), limits);
             opened.inspect_err(|error| tracing::info!(%error, "cannot count rows")).ok()
         });
         RowCounter { reader }

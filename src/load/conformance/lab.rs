@@ -11,10 +11,10 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{
     load::{
-        Applied, CommitOptions, FullTextSearch, Identity, LoadError, LockPatience, Opening, Place, Reader, RowCounts,
-        VanishPolicy, Warehouse,
+        Applied, CommitOptions, Identity, LoadError, LockPatience, Opening, Place, Reader, RowCounts, VanishPolicy,
+        Warehouse, WarehouseOptions,
     },
-    model::{Failpoints, FlatPage, Scan},
+    model::{Failpoints, FlatPage, Scan, WarehouseKind},
 };
 
 /// A kind of warehouse for the suite. Dropping the value removes the files of the warehouse.
@@ -53,7 +53,8 @@ pub(in crate::load) fn opened_duckdb(path: &Path) -> Warehouse {
         patience: LockPatience::default(),
         failpoints: Failpoints::default(),
     };
-    Place::DuckDb { path: path.to_owned(), copy: None, search: FullTextSearch::default() }.open(&opening, None).unwrap()
+    let place = Place { kind: WarehouseKind::DuckDb, path: path.to_owned(), options: WarehouseOptions::default() };
+    place.open(&opening, None).unwrap()
 }
 
 impl Lab {

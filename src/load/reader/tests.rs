@@ -6,9 +6,10 @@ use arrow::{array::AsArray, datatypes::Int64Type, util::pretty::pretty_format_ba
 use duckdb::Connection;
 use tempfile::TempDir;
 
-use super::{parquet_views::PARQUET_FILE, *};
+use super::*;
 use crate::{
-    load::conformance::opened_duckdb,
+    load::{conformance::opened_duckdb, parquet_views::PARQUET_FILE},
+    model::WarehouseKind,
     schema::{self, quote_identifier},
 };
 
@@ -26,7 +27,7 @@ fn text(result: &QueryResult) -> String {
 #[test]
 fn every_kind_of_question_can_be_asked() {
     let (_folder, path) = warehouse();
-    let mut reader = Reader::open(Some(&path), None).unwrap();
+    let mut reader = Reader::open(&WarehouseKind::DuckDb.at(&path)).unwrap();
     for sql in [
         "SELECT count(*) FROM responses",
         "FROM responses",
@@ -53,7 +54,7 @@ fn nothing_can_be_changed_and_nothing_else_can_be_read() {
     let secret = folder.path().join("secret.csv");
     std::fs::write(&secret, "a,b\n1,2\n").unwrap();
     let secret = secret.display();
-    let mut reader = Reader::open(Some(&path), None).unwrap();
+    let mut reader = Reader::open(&WarehouseKind::DuckDb.at(&path)).unwrap();
     for sql in [
         "DELETE FROM responses".to_owned(),
         "INSERT INTO surveys (id) VALUES (1)".to_owned(),
@@ -94,7 +95,7 @@ fn nothing_can_be_changed_and_nothing_else_can_be_read() {
 fn p8_a_query_without_enough_memory_runs_again_with_one_thread() {
     let (_folder, path) = warehouse();
     let limits = ReaderLimits { memory_bytes: 64 << 20, ..ReaderLimits::default() };
-    let mut reader = Reader::open_limited(Some(&path), None, limits).unwrap();
+    let mut reader = Reader::open_limited(&WarehouseKind::DuckDb.at(&path), limits).unwrap();
     let threads = |reader: &mut Reader| {
         let result =
             reader.query("SELECT current_setting('threads')::BIGINT AS n, count(*) FROM responses", 1).unwrap();
@@ -111,7 +112,7 @@ fn p8_a_query_without_enough_memory_runs_again_with_one_thread() {
 
 #[test]
 fn p8_no_more_rows_than_asked_for_are_kept() {
-    let mut reader = Reader::open(None, None).unwrap();
+    let mut reader = Reader::open(&WarehousePaths::new()).unwrap();
     // The results do not fit into memory: they are streamed.
     let endless = "SELECT range AS at, repeat('x', 1000) AS text FROM range(10_000_000_000)";
     let result = reader.query(endless, 3000).unwrap();
@@ -131,7 +132,7 @@ fn p8_no_more_rows_than_asked_for_are_kept() {
 
 #[test]
 fn an_error_in_the_middle_of_a_result_is_an_error() {
-    let mut reader = Reader::open(None, None).unwrap();
+    let mut reader = Reader::open(&WarehousePaths::new()).unwrap();
     let late = "SELECT CASE WHEN range = 9000 THEN error('too far') ELSE '1' END FROM range(10_000)";
     assert!(reader.query(late, 100_000).is_err());
     assert_eq!(reader.query("SELECT 1", 1).unwrap().rows(), 1, "and the reader goes on");
@@ -139,7 +140,7 @@ fn an_error_in_the_middle_of_a_result_is_an_error() {
 
 #[test]
 fn p7_times_are_utc() {
-    let mut reader = Reader::open(None, None).unwrap();
+    let mut reader = Reader::open(&WarehousePaths::new()).unwrap();
     let sql =
         "SELECT (TIMESTAMPTZ '2026-01-01 00:00:00+00')::VARCHAR AS zoned, TIMESTAMP '2026-01-01 00:00:00' AS plain,
         (TIMESTAMPTZ '2026-01-01 00:00:00+00')::TIMESTAMP AS cast";
@@ -172,7 +173,7 @@ fn a_parquet_tree_reads_like_the_tables() {
         format!("COPY (SELECT {}) TO '{}' (FORMAT parquet)", row.join(", "), month.join(PARQUET_FILE).display());
     writer.execute_batch(&write).unwrap();
 
-    let mut reader = Reader::open(None, Some(&root)).unwrap();
+    let mut reader = Reader::open(&WarehouseKind::Parquet.at(&root)).unwrap();
     let shown = text(
         &reader
             .query("SELECT response_group_uid, created_at, date_trunc('day', created_at) FROM responses", 10)
@@ -192,7 +193,7 @@ fn a_parquet_tree_reads_like_the_tables() {
 
 #[test]
 fn zone_aware_times_are_handed_over_as_utc() {
-    let mut reader = Reader::open(None, None).unwrap();
+    let mut reader = Reader::open(&WarehousePaths::new()).unwrap();
     let shown = text(
         &reader.query("SELECT TIMESTAMPTZ '2026-01-01 01:00:00+01' AS zoned, NULL::TIMESTAMPTZ AS none", 1).unwrap(),
     );
@@ -245,7 +246,7 @@ const ANSWERING_BEGINNINGS: &[&str] = &["duckdb_", "parquet_", "pragma_", "read_
 
 #[test]
 fn every_table_function_is_known_or_refused() {
-    let mut reader = Reader::open(None, None).unwrap();
+    let mut reader = Reader::open(&WarehousePaths::new()).unwrap();
     let sql = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type IN ('table', 'pragma')";
     let result = reader.query(sql, 10_000).unwrap();
     assert!(result.rows() > 50);
@@ -276,7 +277,7 @@ fn views_over_parquet(reader: &Reader) -> i64 {
 #[test]
 fn a_query_creates_only_the_views_over_parquet_that_it_names() {
     let folder = TempDir::new().unwrap();
-    let mut reader = Reader::open(None, Some(folder.path())).unwrap();
+    let mut reader = Reader::open(&WarehouseKind::Parquet.at(folder.path())).unwrap();
     for (sql, exist) in
         [("SELECT 1", 0), ("FROM responses", 1), ("FROM surveys, Responses", 2), ("FROM current_responses", 3)]
     {
@@ -291,24 +292,26 @@ fn every_spelling_of_a_view_over_parquet_finds_it() {
     let folder = TempDir::new().unwrap();
     let all = (schema::tables().len()
         + schema::views().iter().filter(|view| view.kind == schema::ViewKind::View).count()) as i64;
-    for duckdb in [None, Some(duckdb.as_path())] {
+    let parquet = WarehouseKind::Parquet.at(folder.path());
+    let both = parquet.clone().into_iter().chain(WarehouseKind::DuckDb.at(duckdb)).collect();
+    for paths in [parquet, both] {
         for sql in [
             "SELECT count(*) FROM parquet.figures",
             "SELECT count(*) FROM PARQUET.main.\"Figures\"",
             "SELECT count(*) FROM query_table('parquet.figures')",
             "SELECT count(*) FROM query_table('par' || 'quet.fig' || 'ures')",
         ] {
-            let mut reader = Reader::open(duckdb, Some(folder.path())).unwrap();
+            let mut reader = Reader::open(&paths).unwrap();
             assert_eq!(reader.query(sql, 10).unwrap().rows(), 1, "{sql}");
             assert_eq!(reader.query(sql, 10).unwrap().rows(), 1, "{sql}");
         }
         for sql in ["SHOW ALL TABLES", "SELECT * FROM duckdb_views()", "SELECT * FROM information_schema.tables"] {
-            let mut reader = Reader::open(duckdb, Some(folder.path())).unwrap();
+            let mut reader = Reader::open(&paths).unwrap();
             assert!(reader.query(sql, 10_000).unwrap().rows() as i64 >= all, "{sql}");
             assert_eq!(views_over_parquet(&reader), all, "{sql}");
         }
     }
-    let mut reader = Reader::open(None, Some(folder.path())).unwrap();
+    let mut reader = Reader::open(&WarehouseKind::Parquet.at(folder.path())).unwrap();
     let error = reader.query("FROM figure", 10).unwrap_err();
     assert!(format!("{error:?}").contains("Did you mean \\\"figures\\\"?"), "{error:?}");
 }

@@ -209,6 +209,7 @@ fn search_foreign_file(path: &Path, erased: &dyn ErasedPeople, found: &mut Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::WarehouseKind;
     use std::os::unix::fs::PermissionsExt;
 
     struct Anna;
@@ -224,7 +225,7 @@ mod tests {
 
     fn settings(root: &Path) -> Settings {
         let overrides = crate::config::Overrides {
-            duckdb: Some(root.join("w.duckdb")),
+            warehouses: WarehouseKind::DuckDb.at(root.join("w.duckdb")),
             state: Some(root.join("state.sqlite")),
             ..Default::default()
         };

@@ -14,7 +14,7 @@ use crate::{
     archive::Archive,
     config::Settings,
     flatten::flatten_stored_events,
-    load::{ErasureRecord, Identity, LedgerEntry, LoadError, RunRecord, Warehouse},
+    load::{ErasureRecord, Identity, LedgerEntry, LoadError, Place, RunRecord, Warehouse, build_path},
     model::{IntervalSet, RunId, ScanId},
     state::{RunEntry, State},
 };
@@ -31,7 +31,6 @@ use super::{
     context::ReplayContext,
     inventory::{ArchivedScan, require_all},
     report::{RebuiltWarehouse, ReplayResult},
-    swap::{build_path, swap_file, swap_folder},
 };
 
 /// Suffix of the files in which an earlier version of the program kept events during a replay.
@@ -68,10 +67,10 @@ pub(super) fn replay(context: ReplayContext<'_>, archive: &Archive) -> Result<Re
     // The coverage changes before the swap: after a kill in between, the checkpoints must not cover more than the new
     // warehouses have.
     fit_coverage(state, &scans, &ledgers, &mut replayed)?;
-    settings.warehouse.duckdb.as_deref().map_or(Ok(()), swap_file)?;
-    settings.warehouse.parquet.as_deref().map_or(Ok(()), swap_folder)?;
-    for (name, ledger) in &ledgers {
-        let location = location_of(settings, name);
+    let places = places(&settings.warehouse);
+    places.iter().try_for_each(Place::replace)?;
+    for (place, (name, ledger)) in places.iter().zip(&ledgers) {
+        let location = place.location();
         let ids: HashSet<&ScanId> = ledger.iter().map(|entry| &entry.scan.id).collect();
         let known = state.destination(name)?.and_then(|known| known.last_scan_id);
         let last = known.as_ref().filter(|last| ids.contains(last)).or_else(|| ids.iter().max().copied());
@@ -95,8 +94,8 @@ pub(super) fn replay(context: ReplayContext<'_>, archive: &Archive) -> Result<Re
 /// Reads the data that the archive lacks from the old warehouses, and creates the new warehouses. A lost warehouse gets
 /// the runs in the history of the checkpoints.
 fn open(context: &ReplayContext<'_>) -> Result<(Vec<Warehouse>, Unarchived), PipelineError> {
+    let mut unarchived = read_unarchived(context)?;
     let new_settings = settings_of_build(context.settings);
-    let mut unarchived = read_unarchived(context, &new_settings)?;
     let rebuilt = open_warehouses(&new_settings, context.identity)?;
     for name in context.settings.warehouse.names() {
         if !unarchived.contains_key(name) {
@@ -160,29 +159,25 @@ pub fn is_carried_events(path: &Path) -> bool {
 
 /// Reads the unarchived data of the warehouses that exist, and closes them. Checks that the archive has all their
 /// scans.
-fn read_unarchived(context: &ReplayContext<'_>, new_settings: &Settings) -> Result<Unarchived, PipelineError> {
+fn read_unarchived(context: &ReplayContext<'_>) -> Result<Unarchived, PipelineError> {
     // An inaccessible warehouse counts as existing, because opening it returns the reason.
     let exists = |path: &Path| path.try_exists().unwrap_or(true);
     let mut existing = context.settings.clone();
-    existing.warehouse.duckdb = existing.warehouse.duckdb.filter(|path| exists(path));
-    existing.warehouse.parquet = existing.warehouse.parquet.filter(|path| exists(path));
+    existing.warehouse.paths.retain(|_, path| exists(path));
     let mut unarchived = BTreeMap::new();
     if existing.require_warehouse().is_err() {
         return Ok(unarchived);
     }
-    for mut destination in open_warehouses(&existing, context.identity)? {
+    let opened = open_warehouses(&existing, context.identity)?;
+    for (mut destination, path) in opened.into_iter().zip(existing.warehouse.paths.into_values()) {
         let name = destination.name();
         require_all(name, &destination.ledger().map_err(failed(name))?, &context.scans)?;
         let runs = destination.runs().map_err(failed(name))?;
         let receipts = destination.erasures().map_err(failed(name))?;
-        let of = |settings: &Settings| places(&settings.warehouse).into_iter().find(|place| place.name() == name);
-        let (old, new) = of(&existing)
-            .zip(of(new_settings))
-            .ok_or_else(|| PipelineError::WorkerPanicked(format!("the path of {name}")))?;
-        destination.create_empty_at(new.path()).map_err(failed(name))?;
+        destination.create_empty_at(&build_path(&path)).map_err(failed(name))?;
         // Publishing empties the log: the swap refuses a file with a log.
         destination.publish().map_err(failed(name))?;
-        let old = OldWarehouse { warehouse: Mutex::new(destination), path: old.path().to_owned() };
+        let old = OldWarehouse { warehouse: Mutex::new(destination), path };
         unarchived.insert(name, UnarchivedData { runs, receipts, old: Some(old) });
     }
     Ok(unarchived)
@@ -191,19 +186,10 @@ fn read_unarchived(context: &ReplayContext<'_>, new_settings: &Settings) -> Resu
 /// Returns the settings with the path at which each warehouse is built, instead of the path of the warehouse.
 fn settings_of_build(settings: &Settings) -> Settings {
     let mut new_settings = settings.clone();
-    new_settings.warehouse.duckdb = new_settings.warehouse.duckdb.as_deref().map(build_path);
-    new_settings.warehouse.parquet = new_settings.warehouse.parquet.as_deref().map(build_path);
+    for path in new_settings.warehouse.paths.values_mut() {
+        *path = build_path(path);
+    }
     new_settings
-}
-
-/// Returns the path of a warehouse by name, for the checkpoints.
-fn location_of(settings: &Settings, name: &str) -> String {
-    let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let path = match name {
-        "duckdb" => settings.warehouse.duckdb.clone(),
-        _ => settings.warehouse.parquet.as_deref().map(canonical),
-    };
-    path.map(|path| path.display().to_string()).unwrap_or_default()
 }
 
 /// Returns the runs in the history of the checkpoints that may have written to a warehouse.

@@ -15,25 +15,24 @@ mod progress;
 mod range;
 mod read;
 mod report;
-mod swap;
 mod writer_step;
 
 pub use progress::{ReplayProgress, ReplaySnapshot};
 pub use report::{RebuiltWarehouse, ReplacedRange, ReplayReport, ReplayResult};
 
 pub use full::is_carried_events;
-pub use swap::clear_leftovers;
 
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::{ArchiveChoice, Settings},
+    load::{Place, clear_built_file},
     model::Window,
 };
 
 use super::{
     Outcome, PipelineError, Session, System,
-    assemble::{identity, suppression},
+    assemble::{identity, places, suppression},
 };
 
 use context::ReplayContext;
@@ -51,6 +50,13 @@ pub struct ReplayRequest {
 pub struct Replay {
     request: ReplayRequest,
     session: Session,
+}
+
+/// Removes the files that a killed replay left, and undoes an interrupted replacement of a warehouse. The caller holds
+/// the lease.
+pub fn clear_leftovers(settings: &Settings) -> Result<(), PipelineError> {
+    places(&settings.warehouse).iter().try_for_each(Place::clear_leftovers)?;
+    Ok(clear_built_file(&settings.state_path)?)
 }
 
 impl Replay {

@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    load::{FullTextSearch, LedgerEntry, Place, Replacement, Warehouse},
-    model::{DAY_MS, Scan, Stream, Window, format_ms},
+    load::{LedgerEntry, Place, Replacement, Warehouse, WarehouseOptions, build_path},
+    model::{DAY_MS, Scan, Stream, WarehouseKind, Window, format_ms},
 };
 
 use super::{
@@ -23,7 +23,6 @@ use super::{
     context::ReplayContext,
     inventory::{ArchivedScan, require_all},
     report::{ReplacedRange, ReplayResult},
-    swap::build_path,
 };
 
 /// The assumed maximum length of a session. Scans of windows at most this far from the range may have changed sessions
@@ -137,8 +136,8 @@ fn complete_windows(
 /// Builds the scans into a new DuckDB file next to the state file. Returns `None` if the replay was stopped.
 fn build_range(context: &ReplayContext<'_>, scans: &[ArchivedScan]) -> Result<Option<Warehouse>, PipelineError> {
     super::clear_leftovers(context.settings)?;
-    let place =
-        Place::DuckDb { path: build_path(&context.settings.state_path), copy: None, search: FullTextSearch::default() };
+    let path = build_path(&context.settings.state_path);
+    let place = Place { kind: WarehouseKind::DuckDb, path, options: WarehouseOptions::default() };
     let opening = opening(context.settings, context.identity, &System::default());
     let range = place.open(&opening, None).map_err(failed("replayed"))?;
     let open = || Ok((vec![range], ()));

@@ -5,7 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::names::CATALOG;
+use duckdb::Connection;
+
+use super::{claims::Claim, names::CATALOG};
 use crate::{
     files,
     load::{
@@ -121,6 +123,25 @@ pub(super) fn checkpoint(engine: &Engine, path: &Path) -> Result<(), LoadError> 
     engine.hit(DurableStep::DuckDbCheckpointed, path)?;
     let sql = format!("CHECKPOINT {CATALOG}");
     engine.connection().execute_batch(&sql).map_err(explain("write the warehouse", path))
+}
+
+/// Attaches a file to the engine of a reader, read-only. The claim keeps this process from opening the file for writing.
+///
+/// # Errors
+/// `Missing` if there is no file; `Locked` while another process or this process has the file open for writing.
+pub(in crate::load) fn attach_for_reading(
+    connection: &Connection,
+    path: &Path,
+    catalog: &str,
+) -> Result<Claim, LoadError> {
+    // Attaching a missing file read-only fails too, but its error does not say that the file is missing.
+    LoadError::require_file(path)?;
+    let claim = Claim::for_reading(path)?;
+    let name = quote_text(&path.to_string_lossy());
+    connection
+        .execute_batch(&format!("ATTACH {name} AS {catalog} (TYPE duckdb, READ_ONLY)"))
+        .map_err(explain("open the warehouse", path))?;
+    Ok(claim)
 }
 
 /// Returns a closure for `map_err` that turns an engine error about the file at `path` into a [`LoadError`]. Its

@@ -18,7 +18,10 @@ mod transaction;
 mod unspillable;
 mod views;
 
-pub(in crate::load) use self::{claims::Claim, file::explain};
+pub(in crate::load) use self::{
+    claims::Claim,
+    file::{attach_for_reading, explain},
+};
 
 use std::path::{Path, PathBuf};
 

@@ -16,7 +16,7 @@ use crate::{
         Identity, Reader, Warehouse,
         conformance::{Answer, Kind, answer, answers_scan, conformance_tests, page},
     },
-    model::{DAY_MS, Scan},
+    model::{DAY_MS, Scan, WarehouseKind},
     schema::{table, tables},
 };
 
@@ -60,7 +60,7 @@ impl Kind for Memory {
         for (name, batches) in &content.tables {
             write(&root, table(name).unwrap(), batches);
         }
-        Reader::open(None, Some(&root)).unwrap()
+        Reader::open(&WarehouseKind::Parquet.at(root)).unwrap()
     }
 
     /// The number of commits stands for the files.

@@ -10,7 +10,7 @@ use crate::{
         Identity, LoadError, LockPatience, Reader, Warehouse,
         conformance::{Kind, conformance_tests, identity, throughput},
     },
-    model::Failpoints,
+    model::{Failpoints, WarehouseKind},
 };
 
 /// Bytes of rows that are buffered.
@@ -51,7 +51,7 @@ impl Kind for Folder {
     }
 
     fn reader(&self) -> Reader {
-        Reader::open(None, Some(&self.folder.path().join("w"))).unwrap()
+        Reader::open(&WarehouseKind::Parquet.at(self.folder.path().join("w"))).unwrap()
     }
 
     fn root(&self) -> &Path {

@@ -72,7 +72,7 @@ fn a_locked_file_names_its_holder() {
     let mut child = start("role_holder", folder.path());
     wait_for_its(&mut child, &folder.path().join("ready"));
     let path = folder.path().join(FILE);
-    let errors = [open(&path).err(), Reader::open(Some(&path), None).err()];
+    let errors = [open(&path).err(), Reader::open(&WarehouseKind::DuckDb.at(&path)).err()];
     std::fs::write(folder.path().join("done"), "").unwrap();
     assert!(child.wait().unwrap().success());
     for error in errors {
@@ -86,7 +86,7 @@ fn a_locked_file_names_its_holder() {
     }
     // The holder is gone: both can open the file.
     open(&path).unwrap().publish().unwrap();
-    Reader::open(Some(&path), None).unwrap();
+    Reader::open(&WarehouseKind::DuckDb.at(&path)).unwrap();
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn p2_a_killed_writer_leaves_whole_scans() {
         let held = warehouse.ledger().unwrap().len() as u64;
         assert!(held > last as u64, "{held} scans of {} that were acknowledged", last + 1);
         warehouse.publish().unwrap();
-        let mut reader = Reader::open(Some(&folder.path().join(FILE)), None).unwrap();
+        let mut reader = Reader::open(&WarehouseKind::DuckDb.at(folder.path().join(FILE))).unwrap();
         let torn = "SELECT 1 FROM sync_windows w FULL JOIN (SELECT created_at, count(*) AS rows FROM responses GROUP BY ALL) r
             ON r.created_at = w.window_start + INTERVAL 12 HOUR WHERE r.rows IS DISTINCT FROM w.rows_read OR r.rows <> 40";
         assert_eq!(reader.query(torn, 10).unwrap().rows(), 0);

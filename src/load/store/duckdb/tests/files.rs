@@ -88,7 +88,7 @@ fn tables_and_views_beside_ours_are_welcome() {
     let mut warehouse = open(&path).unwrap();
     load(&mut warehouse).unwrap();
     warehouse.publish().unwrap();
-    let mut reader = Reader::open(Some(&path), None).unwrap();
+    let mut reader = Reader::open(&WarehouseKind::DuckDb.at(&path)).unwrap();
     assert_eq!(reader.query("SELECT * FROM live, notes", 10).unwrap().rows(), 1);
 }
 
@@ -113,7 +113,7 @@ fn new_columns_and_tables_are_added_to_an_older_file() {
     let older = "ALTER TABLE responses DROP COLUMN extra; DROP TABLE rejects; INSERT INTO surveys (id, _row_hash, _first_seen_at, _run_id, _synced_at) VALUES (1, 1, now()::TIMESTAMP, 'r', now()::TIMESTAMP)";
     Connection::open(&path).unwrap().execute_batch(older).unwrap();
     create(&path);
-    let mut reader = Reader::open(Some(&path), None).unwrap();
+    let mut reader = Reader::open(&WarehouseKind::DuckDb.at(&path)).unwrap();
     let count = |reader: &mut Reader, sql: &str| reader.query(sql, 10).unwrap().rows();
     let added = "SELECT 1 FROM duckdb_columns() WHERE table_name = 'responses' AND column_name = 'extra' AND comment LIKE 'JSON object%'";
     assert_eq!(count(&mut reader, added), 1);
@@ -172,7 +172,7 @@ fn every_table_and_column_carries_its_comment() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("w.duckdb");
     create(&path);
-    let mut reader = Reader::open(Some(&path), None).unwrap();
+    let mut reader = Reader::open(&WarehouseKind::DuckDb.at(&path)).unwrap();
     let silent = "SELECT table_name, column_name FROM duckdb_columns() WHERE comment IS NULL AND table_name <> '_studysync' AND NOT internal
         UNION ALL SELECT table_name, NULL FROM duckdb_tables() WHERE comment IS NULL";
     assert_eq!(reader.query(silent, 10).unwrap().rows(), 0);
@@ -208,7 +208,7 @@ fn p2_an_error_half_way_rolls_back_what_was_done() {
     store.rollback();
     store.commit("nothing").unwrap();
     store.publish().unwrap();
-    let mut reader = Reader::open(Some(&path), None).unwrap();
+    let mut reader = Reader::open(&WarehouseKind::DuckDb.at(&path)).unwrap();
     assert_eq!(reader.query("SELECT 1 FROM surveys", 10).unwrap().rows(), 0);
     assert_eq!(reader.query("FROM user_events", 10).unwrap().rows(), 0);
 }
@@ -254,14 +254,14 @@ fn a_scan_waits_while_someone_reads_the_file() {
     create(&path);
     let mut warehouse = open(&path).unwrap();
     warehouse.publish().unwrap();
-    let reader = Reader::open(Some(&path), None).unwrap();
+    let reader = Reader::open(&WarehouseKind::DuckDb.at(&path)).unwrap();
     assert!(matches!(load(&mut warehouse), Err(LoadError::Locked { .. })));
     drop(reader);
     assert_eq!(load(&mut warehouse).unwrap().counts.inserted, 1);
     // The file is open for writing until it is published.
-    assert!(matches!(Reader::open(Some(&path), None), Err(LoadError::Locked { .. })));
+    assert!(matches!(Reader::open(&WarehouseKind::DuckDb.at(&path)), Err(LoadError::Locked { .. })));
     warehouse.publish().unwrap();
-    Reader::open(Some(&path), None).unwrap();
+    Reader::open(&WarehouseKind::DuckDb.at(&path)).unwrap();
 }
 
 #[test]

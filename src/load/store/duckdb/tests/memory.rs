@@ -76,7 +76,7 @@ fn p8_long_texts_are_written_in_time_or_beyond_the_memory() {
     }
     store.commit("long texts").unwrap();
     store.publish().unwrap();
-    let mut reader = Reader::open(Some(&path), None).unwrap();
+    let mut reader = Reader::open(&WarehouseKind::DuckDb.at(&path)).unwrap();
     let rows = "SELECT 1 FROM responses WHERE length(answer_text) > 1048000 AND answer_json = answer_text";
     assert_eq!(reader.query(rows, 200).unwrap().rows(), 120);
 }
@@ -110,7 +110,7 @@ fn p8_many_edits_are_committed_in_the_least_memory() {
     }
     store.commit("edits").unwrap();
     store.publish().unwrap();
-    let mut reader = Reader::open(Some(&path), None).unwrap();
+    let mut reader = Reader::open(&WarehouseKind::DuckDb.at(&path)).unwrap();
     let mut rows = |sql: &str| reader.query(sql, 2_000_000).unwrap().rows();
     assert_eq!(rows("SELECT 1 FROM responses WHERE url LIKE '% edited %'"), numbers.len());
     assert_eq!(rows("SELECT 1 FROM responses"), 1_000_000);

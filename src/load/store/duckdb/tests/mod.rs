@@ -15,7 +15,7 @@ use crate::{
         EngineOptions, FullTextSearch, Identity, LoadError, LockPatience, Reader, StartedEngine, Warehouse,
         conformance::{Kind, conformance_tests, identity, throughput},
     },
-    model::Failpoints,
+    model::{Failpoints, WarehouseKind},
 };
 
 /// Bytes of rows that are buffered.
@@ -64,7 +64,7 @@ impl Kind for File {
     }
 
     fn reader(&self) -> Reader {
-        Reader::open(Some(&self.folder.path().join("data/warehouse.duckdb")), None).unwrap()
+        Reader::open(&WarehouseKind::DuckDb.at(self.folder.path().join("data/warehouse.duckdb"))).unwrap()
     }
 
     fn root(&self) -> &Path {

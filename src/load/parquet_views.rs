@@ -39,7 +39,7 @@ struct ParquetView {
 impl ParquetViews {
     /// Prepares a view for each table over its files, and the views of this program. `catalog` is where queries look
     /// names up.
-    pub(super) fn new(root: &Path, catalog: &'static str) -> Result<ParquetViews, LoadError> {
+    fn new(root: &Path, catalog: &'static str) -> Result<ParquetViews, LoadError> {
         let view = |name: &str, create_sql| ParquetView { name: name.to_owned(), create_sql, exists: Cell::new(false) };
         let mut views = Vec::new();
         for table in schema::tables() {
@@ -52,6 +52,27 @@ impl ParquetViews {
         let of_program = schema::views().iter().filter(|view| is_alone || view.kind == ViewKind::View);
         views.extend(of_program.map(|found| view(&found.name, found.create_sql())));
         Ok(ParquetViews { root: root.to_owned(), catalog, views })
+    }
+
+    /// Creates a catalog for the views in the engine of a reader. `catalog` is where queries look names up.
+    ///
+    /// # Errors
+    /// `Missing` if there is no folder.
+    pub(super) fn attach(
+        connection: &Connection,
+        root: &Path,
+        catalog: &'static str,
+    ) -> Result<ParquetViews, LoadError> {
+        LoadError::require_folder(root)?;
+        connection
+            .execute_batch(&format!("ATTACH ':memory:' AS {PARQUET_CATALOG}"))
+            .map_err(explain("open the warehouse", root))?;
+        ParquetViews::new(root, catalog)
+    }
+
+    /// Returns the folder, as the engine compares it with the paths of files.
+    pub(super) fn folder(&self) -> String {
+        folder_text(&self.root)
     }
 
     /// Creates the views that a query names, and the views that these read.
@@ -155,7 +176,7 @@ fn has_files(root: &Path, table: &Table) -> Result<bool, LoadError> {
 }
 
 /// Returns the path of the folder as the engine compares it with paths of files: absolute, with a slash at the end.
-pub(super) fn folder_text(root: &Path) -> String {
+fn folder_text(root: &Path) -> String {
     let absolute: PathBuf = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
     format!("{}/", absolute.to_string_lossy().trim_end_matches('/'))
 }

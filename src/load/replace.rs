@@ -14,12 +14,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::super::PipelineError;
-use crate::{config::Settings, files, schema};
+use crate::{
+    files::{self, FileError},
+    schema,
+};
 
 /// Suffix of the path at which a new warehouse is built.
 const BUILD: &str = ".replay";
-/// Suffix of the path of an old folder during a swap.
+/// Suffix of the path of an old folder while it is replaced.
 const REPLACED: &str = ".replaced";
 
 /// Returns the path without links and without a slash at its end.
@@ -33,56 +35,50 @@ fn suffixed(path: &Path, suffix: &str) -> PathBuf {
 }
 
 /// Returns the path at which the new warehouse for `path` is built.
-pub(super) fn build_path(path: &Path) -> PathBuf {
+pub fn build_path(path: &Path) -> PathBuf {
     suffixed(path, BUILD)
 }
 
-/// Removes the files that a killed replay left, and restores a folder that a killed swap has moved away. The caller
-/// holds the lease.
-pub fn clear_leftovers(settings: &Settings) -> Result<(), PipelineError> {
-    for path in settings.warehouse.duckdb.iter().chain([&settings.state_path]) {
-        let built = build_path(path);
-        remove(&built)?;
-        remove(&files::with_suffix(&built, ".wal"))?;
-        remove(&files::with_suffix(&built, ".spill"))?;
+/// Removes what a killed replay left at [`build_path`] of a file. The caller holds the lease.
+pub fn clear_built_file(path: &Path) -> Result<(), FileError> {
+    let built = build_path(path);
+    remove(&built)?;
+    remove(&files::with_suffix(&built, ".wal"))?;
+    remove(&files::with_suffix(&built, ".spill"))
+}
+
+/// Removes what a killed replay left beside a folder, and restores a folder that a killed replacement has moved away.
+/// The caller holds the lease.
+pub(super) fn clear_folder(root: &Path) -> Result<(), FileError> {
+    let replaced = suffixed(root, REPLACED);
+    if replaced.exists() && !root.exists() {
+        rename(&replaced, &real(root))?;
     }
-    if let Some(root) = &settings.warehouse.parquet {
-        let replaced = suffixed(root, REPLACED);
-        if replaced.exists() && !root.exists() {
-            rename(&replaced, &real(root))?;
-        }
-        remove(&replaced)?;
-        remove(&build_path(root))?;
-    }
-    Ok(())
+    remove(&replaced)?;
+    remove(&build_path(root))
 }
 
 /// Replaces the file at `path` by the rebuilt file at [`build_path`]. Fails if one of both files has a log.
-pub(super) fn swap_file(path: &Path) -> Result<(), PipelineError> {
+pub(super) fn replace_file(path: &Path) -> Result<(), FileError> {
     for file in [real(path), build_path(path)] {
         let log = files::with_suffix(&file, ".wal");
         if log.exists() {
             // DuckDB would replay this log into the other file.
             let source = io::Error::other("its log has commits that the file lacks");
-            return Err(PipelineError::Swap { action: "replace", path: file, source });
+            return Err(FileError { action: "replace", path: file, source });
         }
     }
-    let failed = |source| PipelineError::Swap { action: "replace", path: path.to_owned(), source };
-    files::replace(&build_path(path), &real(path)).map_err(failed)
+    files::replace(&build_path(path), &real(path)).map_err(FileError::of("replace", path))
 }
 
 /// Replaces the folder at `path` by the rebuilt folder at [`build_path`], with the access rights of the old folder and
 /// the files of other programs in it. If there is no old folder, only renames the new one.
-pub(super) fn swap_folder(path: &Path) -> Result<(), PipelineError> {
+pub(super) fn replace_folder(path: &Path) -> Result<(), FileError> {
     let (old, new) = (real(path), build_path(path));
     if !old.exists() {
         return rename(&new, &old);
     }
-    files::keep_access_below(&old, &new).map_err(|source| PipelineError::Swap {
-        action: "replace",
-        path: path.to_owned(),
-        source,
-    })?;
+    files::keep_access_below(&old, &new).map_err(FileError::of("replace", path))?;
     link_foreign_files(&old, &new)?;
     if exchange(&old, &new)? {
         sync_parent(&old)?;
@@ -95,18 +91,14 @@ pub(super) fn swap_folder(path: &Path) -> Result<(), PipelineError> {
 }
 
 /// Links the files of other programs in the old folder into the new folder. A name that the new folder has is skipped.
-fn link_foreign_files(old: &Path, new: &Path) -> Result<(), PipelineError> {
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |source| PipelineError::Swap { action: "keep", path, source }
-    };
-    for entry in fs::read_dir(old).map_err(failed(old))? {
-        let entry = entry.map_err(failed(old))?;
+fn link_foreign_files(old: &Path, new: &Path) -> Result<(), FileError> {
+    for entry in fs::read_dir(old).map_err(FileError::of("keep", old))? {
+        let entry = entry.map_err(FileError::of("keep", old))?;
         let (name, path) = (entry.file_name(), entry.path());
         let is_ours = name.to_str().is_some_and(|name| schema::table(name).is_some());
         let target = new.join(&name);
         if !is_ours && target.symlink_metadata().is_err() {
-            link(&path, &target).map_err(failed(&path))?;
+            link(&path, &target).map_err(FileError::of("keep", &path))?;
         }
     }
     Ok(())
@@ -128,7 +120,7 @@ fn link(from: &Path, to: &Path) -> io::Result<()> {
 
 /// Exchanges two folders atomically. Returns false if the operating system or the file system cannot exchange folders.
 #[cfg(any(target_os = "linux", target_os = "macos"))]
-fn exchange(left: &Path, right: &Path) -> Result<bool, PipelineError> {
+fn exchange(left: &Path, right: &Path) -> Result<bool, FileError> {
     use rustix::{
         fs::{CWD, RenameFlags, renameat_with},
         io::Errno,
@@ -136,30 +128,29 @@ fn exchange(left: &Path, right: &Path) -> Result<bool, PipelineError> {
     match renameat_with(CWD, left, CWD, right, RenameFlags::EXCHANGE) {
         Ok(()) => Ok(true),
         Err(Errno::NOSYS | Errno::INVAL | Errno::NOTSUP) => Ok(false),
-        Err(errno) => Err(PipelineError::Swap { action: "replace", path: left.to_owned(), source: errno.into() }),
+        Err(errno) => Err(FileError::of("replace", left)(errno.into())),
     }
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
-fn exchange(_left: &Path, _right: &Path) -> Result<bool, PipelineError> {
+fn exchange(_left: &Path, _right: &Path) -> Result<bool, FileError> {
     Ok(false)
 }
 
 /// Renames a file or folder, durably.
-fn rename(from: &Path, to: &Path) -> Result<(), PipelineError> {
-    let failed = |source| PipelineError::Swap { action: "replace", path: to.to_owned(), source };
-    fs::rename(from, to).map_err(failed)?;
+fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
+    fs::rename(from, to).map_err(FileError::of("replace", to))?;
     sync_parent(to)
 }
 
 /// Makes a new name durable by a sync of its folder.
-fn sync_parent(path: &Path) -> Result<(), PipelineError> {
+fn sync_parent(path: &Path) -> Result<(), FileError> {
     let parent = files::folder_of(path);
-    files::sync_folder(parent).map_err(|source| PipelineError::Swap { action: "sync", path: parent.to_owned(), source })
+    files::sync_folder(parent).map_err(FileError::of("sync", parent))
 }
 
 /// Removes a file, or a folder with everything in it. Does nothing if the path does not exist.
-fn remove(path: &Path) -> Result<(), PipelineError> {
+fn remove(path: &Path) -> Result<(), FileError> {
     let removed = match path.symlink_metadata() {
         Ok(found) if found.is_dir() => fs::remove_dir_all(path),
         Ok(_) => fs::remove_file(path),
@@ -168,7 +159,7 @@ fn remove(path: &Path) -> Result<(), PipelineError> {
     match removed {
         // `NotADirectory` means that a parent folder is a file. The code that creates the folder reports it.
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(()),
-        outcome => outcome.map_err(|source| PipelineError::Swap { action: "remove", path: path.to_owned(), source }),
+        outcome => outcome.map_err(FileError::of("remove", path)),
     }
 }
 
@@ -181,16 +172,6 @@ mod tests {
         fs::write(path.join("data"), text).unwrap();
     }
 
-    fn settings(root: &Path) -> Settings {
-        let overrides = crate::config::Overrides {
-            duckdb: Some(root.join("w.duckdb")),
-            parquet: Some(root.join("parquet")),
-            state: Some(root.join("state.sqlite")),
-            ..Default::default()
-        };
-        crate::config::resolve(overrides).unwrap()
-    }
-
     #[test]
     fn p2_a_replay_killed_between_two_renames_is_undone() {
         let folder = tempfile::tempdir().unwrap();
@@ -198,15 +179,17 @@ mod tests {
         folder_with(&build_path(&root), "new");
         // Killed after the old folder was renamed, before the new one was.
         folder_with(&suffixed(&root, REPLACED), "old");
-        fs::write(folder.path().join("w.duckdb"), "old").unwrap();
-        for leftover in ["w.duckdb.replay", "w.duckdb.replay.wal", "state.sqlite.replay"] {
+        let file = folder.path().join("w.duckdb");
+        fs::write(&file, "old").unwrap();
+        for leftover in ["w.duckdb.replay", "w.duckdb.replay.wal"] {
             fs::write(folder.path().join(leftover), "half").unwrap();
         }
-        clear_leftovers(&settings(folder.path())).unwrap();
+        let clear = || clear_folder(&root).and_then(|()| clear_built_file(&file)).unwrap();
+        clear();
         assert_eq!(fs::read_to_string(root.join("data")).unwrap(), "old");
         let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left.len(), 2, "{left:?}");
-        clear_leftovers(&settings(folder.path())).unwrap();
+        clear();
     }
 
     #[test]
@@ -215,7 +198,7 @@ mod tests {
         let root = folder.path().join("parquet");
         for text in ["first", "second"] {
             folder_with(&build_path(&root), text);
-            swap_folder(&root).unwrap();
+            replace_folder(&root).unwrap();
             assert_eq!(fs::read_to_string(root.join("data")).unwrap(), text);
             assert!(!build_path(&root).exists() && !suffixed(&root, REPLACED).exists());
         }
@@ -232,7 +215,7 @@ mod tests {
             }
         }
         std::os::unix::fs::symlink("responses_by_team", root.join("latest")).unwrap();
-        swap_folder(&root).unwrap();
+        replace_folder(&root).unwrap();
         let read = |name: &str| fs::read_to_string(root.join(name).join("data")).unwrap();
         assert_eq!(["responses", ".studysync", "latest/2026"].map(read), ["new", "new", "theirs"]);
     }
@@ -245,10 +228,10 @@ mod tests {
         fs::write(build_path(&path), "new").unwrap();
         let log = folder.path().join("w.duckdb.wal");
         fs::write(&log, "log").unwrap();
-        assert!(swap_file(&path).is_err());
+        assert!(replace_file(&path).is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
         fs::remove_file(log).unwrap();
-        swap_file(&path).unwrap();
+        replace_file(&path).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
     }
 }
