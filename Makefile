@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help browser demo test test-one test-otlp test-slow build build-quick check install dist dist-test simulate
-.PHONY: readers schedulers book bench micro instructions
+.PHONY: size readers schedulers book bench micro instructions
 
 QUICK = PROFILE=quick scripts/cargo.sh
 # Many tests wait: for a service that is slow, or says to come back later.
@@ -31,6 +31,9 @@ test-slow: ## slow tests, 2,000 seeds, instruction counts: before a release
 	$(MAKE) simulate SEEDS=2000
 	$(MAKE) instructions
 	$(MAKE) test-otlp
+
+size: ## tokens, lines and files of the code, by folder
+	$(QUICK) test --test tests -- architecture::size --nocapture
 
 MINUTES ?= 60
 simulate: ## the simulator: SEEDS=2000 plays these, MINUTES=60 new ones

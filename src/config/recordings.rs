@@ -58,7 +58,7 @@ pub(super) fn check_folder(
     path: &Path,
     state: &Path,
     archive: &Path,
-    parquet: Option<&Path>,
+    parquet: Option<&PathBuf>,
 ) -> Result<(), ConfigError> {
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let path = absolute(path);
@@ -74,7 +74,7 @@ pub(super) fn check_folder(
     if path.starts_with(&archive) || archive.starts_with(&path) {
         return refused("in or above the archive", &archive);
     }
-    let Some(parquet) = parquet.map(absolute) else { return Ok(()) };
+    let Some(parquet) = parquet.map(|parquet| absolute(parquet)) else { return Ok(()) };
     if parquet.starts_with(&path) {
         return refused("the Parquet folder, or above it:", &parquet);
     }

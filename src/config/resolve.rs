@@ -102,10 +102,9 @@ pub(super) fn resolve_file(
         None => default_page_folder(&state_path, recordings::FOLDER),
     });
     let recordings: RecordingsSettings = recordings::resolve(&file.recordings, resolve_links(recordings_path)?)?;
-    recordings::check_folder(&recordings.path, &state_path, &archive_root, parquet.map(PathBuf::as_path))?;
+    recordings::check_folder(&recordings.path, &state_path, &archive_root, parquet)?;
     check_surveys(&overrides)?;
     let drift = streams::drift_policy(&tables)?;
-    let erase_vanished_after_days = erase_vanished_after_days(&file.erase)?;
     let users = streams::users_settings(tables.remove(&Stream::Users).unwrap_or_default(), &overrides.streams)?;
     Ok(Settings {
         streams: streams::enabled(tables, &overrides.streams)?,
@@ -122,7 +121,7 @@ pub(super) fn resolve_file(
         archive_root,
         archive_owner,
         archive_keep_days: file.archive.keep_days,
-        erase_vanished_after_days,
+        erase_vanished_after_days: erase_vanished_after_days(&file.erase)?,
         recordings,
         serve: serve::resolve(file.serve, from_folder)?,
         metrics: MetricsSettings { textfile: file.metrics.textfile.map(from_folder) },

@@ -121,7 +121,8 @@ impl Place {
         }
     }
 
-    /// Removes what a killed replay left at [`build_path`](super::build_path), and undoes a replacement that was interrupted.
+    /// Removes what a killed replay left at [`build_path`](super::build_path), and undoes a replacement that was
+    /// interrupted.
     pub fn clear_leftovers(&self) -> Result<(), FileError> {
         match self.kind {
             WarehouseKind::DuckDb => replace::clear_built_file(&self.path),

@@ -9,7 +9,7 @@ use crate::{
     config::{ArchiveChoice, AuthChoice, NetworkVariables, Settings, WarehouseSettings, network_variables},
     load::{
         ErasureRecord, FullTextSearch, Identity, LoadError, LockPatience, Opening, PartitionBy, Place, Reader,
-        ReaderLimits, StartedEngine, Warehouse, WarehouseOptions,
+        ReaderLimits, StartedEngine, Warehouse, WarehouseOptions, clear_built_file,
     },
     model::{WarehouseKind, WarehousePaths},
     person::{Suppression, SuppressionError, SuppressionList},
@@ -110,6 +110,13 @@ pub fn warehouse_folders(settings: &WarehouseSettings) -> Vec<PathBuf> {
     places(settings).iter().flat_map(Place::folders).collect()
 }
 
+/// Removes the files that a killed replay left, and undoes an interrupted replacement of a warehouse. The caller holds
+/// the lease.
+pub fn clear_leftovers(settings: &Settings) -> Result<(), PipelineError> {
+    places(&settings.warehouse).iter().try_for_each(Place::clear_leftovers)?;
+    Ok(clear_built_file(&settings.state_path)?)
+}
+
 /// Returns the settings of the full text search in the DuckDB file.
 pub fn full_text_search(settings: &WarehouseSettings) -> FullTextSearch {
     FullTextSearch { is_on: settings.full_text_search, extension_directory: settings.extension_directory.clone() }
@@ -176,7 +183,8 @@ pub(super) fn start_engine(settings: &Settings, system: &System) -> Result<Optio
     place.start_engine(store_bytes, threads(system)).map_err(failed(place.name()))
 }
 
-/// Opens the first warehouse for reading, and also returns its name. No process may have the warehouse open for writing. `time` is the time limit of a statement.
+/// Opens the first warehouse for reading, and also returns its name. No process may have the warehouse open for
+/// writing. `time` is the time limit of a statement.
 pub(super) fn open_reader(
     warehouse: &WarehouseSettings,
     time: Duration,

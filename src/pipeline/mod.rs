@@ -65,7 +65,8 @@ mod verify;
 mod window_queue;
 
 pub use assemble::{
-    archive, full_text_search, identity, open_warehouses, places, proxies, source_settings, warehouse_folders,
+    archive, clear_leftovers, full_text_search, identity, open_warehouses, places, proxies, source_settings,
+    warehouse_folders,
 };
 pub use backlog::{ScopeBacklog, backlog};
 pub use clock_skew::clock_skew_ms;
@@ -92,7 +93,7 @@ pub use rebind::{is_same_identity, rebind};
 pub use recordings::{RecordingsReport, recordings_folders};
 pub use replay::{
     RebuiltWarehouse, ReplacedRange, Replay, ReplayProgress, ReplayReport, ReplayRequest, ReplayResult, ReplaySnapshot,
-    clear_leftovers, is_carried_events,
+    is_carried_events,
 };
 pub use report::{Reached, RunReport, StreamReport};
 pub use report_header::{ReportHeader, RunTimes};

@@ -14,14 +14,13 @@ use crate::{
 
 use super::{
     PipelineError, Progress, Request, Session,
-    assemble::{identity, source_settings, start_engine},
+    assemble::{clear_leftovers, identity, source_settings, start_engine},
     backlog::first_sync_since,
     clock_skew::{CLOCK_SKEW, clock_skew_ms},
     failed_start::{FailedStart, record_failed_start},
     findings::Findings,
     reconcile::check_ledgers,
     recordings::RecordingsProgress,
-    replay::clear_leftovers,
     shared_destination::SharedDestination,
     sync_context::SyncContext,
     system::System,

@@ -36,8 +36,22 @@ fn is_word_sign(sign: char) -> bool {
     sign.is_alphanumeric() || sign == '_'
 }
 
+/// Stands for each text and character literal in [`all_tokens`].
+const LITERAL: &str = "\"";
+
+pub fn is_literal(token: &Token) -> bool {
+    token == LITERAL
+}
+
 /// Takes the tokens of a file, without comments, texts and character literals.
 pub fn tokens(text: &str) -> Vec<Token> {
+    let mut tokens = all_tokens(text);
+    tokens.retain(|token| !is_literal(token));
+    tokens
+}
+
+/// Takes the tokens of a file, without comments.
+pub fn all_tokens(text: &str) -> Vec<Token> {
     let chars: Vec<char> = text.chars().collect();
     let at = |index: usize| chars.get(index).copied().unwrap_or('\0');
     let mut tokens = Vec::new();
@@ -52,17 +66,12 @@ pub fn tokens(text: &str) -> Vec<Token> {
             }
         } else if sign == '/' && at(index + 1) == '*' {
             index = end_of_block_comment(&chars, index);
-        } else if sign == '"' {
-            index = end_of_text(&chars, index);
-        } else if let Some(end) = end_of_raw_text(&chars, index) {
+        } else if let Some(end) = end_of_literal(&chars, index) {
+            tokens.push(Token { text: LITERAL.to_owned(), line });
             index = end;
         } else if sign == '\'' {
-            // 'x' and '\n' are characters; anything else after a quote is a lifetime.
-            index += match (at(index + 1), at(index + 2)) {
-                ('\\', _) => 3 + chars[index + 3..].iter().position(|sign| *sign == '\'').unwrap_or(0) + 1,
-                (_, '\'') => 3,
-                _ => 1,
-            };
+            // A lifetime.
+            index += 1;
         } else if is_word_sign(sign) {
             let end = (index..chars.len()).find(|end| !is_word_sign(at(*end))).unwrap_or(chars.len());
             tokens.push(Token { text: chars[index..end].iter().collect(), line });
@@ -92,6 +101,17 @@ fn end_of_block_comment(chars: &[char], begin: usize) -> usize {
         }
     }
     index
+}
+
+/// Where a text or a character ends that begins here. 'x' and '\n' are characters; anything else after a quote is a
+/// lifetime.
+fn end_of_literal(chars: &[char], begin: usize) -> Option<usize> {
+    match chars[begin..] {
+        ['"', ..] => Some(end_of_text(chars, begin)),
+        ['\'', '\\', ..] => Some(begin + 4 + chars[begin + 3..].iter().position(|sign| *sign == '\'').unwrap_or(0)),
+        ['\'', _, '\'', ..] => Some(begin + 3),
+        _ => end_of_raw_text(chars, begin),
+    }
 }
 
 fn end_of_text(chars: &[char], begin: usize) -> usize {

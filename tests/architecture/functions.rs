@@ -30,6 +30,11 @@ fn functions(tokens: &[Token]) -> Vec<Function<'_>> {
     begins.filter_map(|begin| function_at(&tokens[begin..])).collect()
 }
 
+/// How many functions this code has.
+pub fn functions_in(tokens: &[Token]) -> usize {
+    functions(tokens).len()
+}
+
 fn function_at(tokens: &[Token]) -> Option<Function<'_>> {
     let name = tokens.get(1).filter(|name| name.is_word())?.as_str();
     let open = end_of_generics(tokens, 2);

@@ -10,6 +10,7 @@ mod circles;
 mod code;
 mod functions;
 mod names;
+mod size;
 mod words;
 
 use std::{
@@ -177,13 +178,7 @@ const REACH_HOMES: &[(&[&str], &[&str])] = &[
     // The others move folders, or to a free name.
     (
         &["fs", "::", "rename"],
-        &[
-            "files",
-            "load/store/parquet/disk.rs",
-            "load/replace.rs",
-            "pipeline/push/results.rs",
-            "state/damage.rs",
-        ],
+        &["files", "load/store/parquet/disk.rs", "load/replace.rs", "pipeline/push/results.rs", "state/damage.rs"],
     ),
     // What a file needs to be durable is `files`' to know;
     // the others append to a file or write one of their own format.

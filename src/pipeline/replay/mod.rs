@@ -26,13 +26,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::{ArchiveChoice, Settings},
-    load::{Place, clear_built_file},
     model::Window,
 };
 
 use super::{
     Outcome, PipelineError, Session, System,
-    assemble::{identity, places, suppression},
+    assemble::{clear_leftovers, identity, suppression},
 };
 
 use context::ReplayContext;
@@ -50,13 +49,6 @@ pub struct ReplayRequest {
 pub struct Replay {
     request: ReplayRequest,
     session: Session,
-}
-
-/// Removes the files that a killed replay left, and undoes an interrupted replacement of a warehouse. The caller holds
-/// the lease.
-pub fn clear_leftovers(settings: &Settings) -> Result<(), PipelineError> {
-    places(&settings.warehouse).iter().try_for_each(Place::clear_leftovers)?;
-    Ok(clear_built_file(&settings.state_path)?)
 }
 
 impl Replay {

@@ -15,7 +15,7 @@ use crate::{
 use super::{
     super::{
         PipelineError, System,
-        assemble::{failed, opening},
+        assemble::{clear_leftovers, failed, opening},
         open_warehouses,
         recordings::apply_known_outcomes,
     },
@@ -73,7 +73,7 @@ pub(super) fn replay(context: ReplayContext<'_>, requested: Window) -> Result<Re
         warehouse.export_reader_copy().map_err(failed(name))?;
     }
     drop(warehouses);
-    super::clear_leftovers(context.settings)?;
+    clear_leftovers(context.settings)?;
     Ok(replayed)
 }
 
@@ -135,7 +135,7 @@ fn complete_windows(
 
 /// Builds the scans into a new DuckDB file next to the state file. Returns `None` if the replay was stopped.
 fn build_range(context: &ReplayContext<'_>, scans: &[ArchivedScan]) -> Result<Option<Warehouse>, PipelineError> {
-    super::clear_leftovers(context.settings)?;
+    clear_leftovers(context.settings)?;
     let path = build_path(&context.settings.state_path);
     let place = Place { kind: WarehouseKind::DuckDb, path, options: WarehouseOptions::default() };
     let opening = opening(context.settings, context.identity, &System::default());

@@ -125,7 +125,8 @@ pub(super) fn checkpoint(engine: &Engine, path: &Path) -> Result<(), LoadError> 
     engine.connection().execute_batch(&sql).map_err(explain("write the warehouse", path))
 }
 
-/// Attaches a file to the engine of a reader, read-only. The claim keeps this process from opening the file for writing.
+/// Attaches a file to the engine of a reader, read-only. The claim keeps this process from opening the file for
+/// writing.
 ///
 /// # Errors
 /// `Missing` if there is no file; `Locked` while another process or this process has the file open for writing.
