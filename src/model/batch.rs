@@ -1,10 +1,11 @@
-//! Flattened pages: Arrow rows by table and rejected records. `flatten` produces them, `load` reads them.
+//! What `flatten` produces and `load` reads: Arrow rows by table and rejected records of pages, rows of webhook
+//! deliveries, and how many long texts the rows have.
 
 use std::{borrow::Cow, fmt};
 
-use arrow::record_batch::RecordBatch;
+use arrow::{array::AsArray as _, record_batch::RecordBatch};
 
-use super::{Drift, LongTexts};
+use super::{Drift, Stream, named::named};
 
 /// Arrow rows of one table, with all columns of the table's contract except the columns that `load` fills (`origin =
 /// "load"`).
@@ -109,5 +110,150 @@ impl fmt::Display for RejectReason {
             RejectReason::TypeClash => "type_clash",
             RejectReason::KeyCollision => "key_collision",
         })
+    }
+}
+
+/// A webhook delivery in the inbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// The sequence number in the inbox, which increases with every delivery.
+    pub id: i64,
+    /// When this machine received the delivery, in epoch milliseconds.
+    pub received_ms: i64,
+    /// The exact bytes of the request body.
+    pub body: Vec<u8>,
+}
+
+/// The table rows of a list of deliveries.
+#[derive(Clone, Debug)]
+pub struct FlatEvents {
+    /// Rows of `webhook_events`: one per delivery, in order.
+    pub events: RecordBatch,
+    /// Rows of `webhook_questions`; `None` if there are none.
+    pub questions: Option<RecordBatch>,
+}
+
+/// The kind of event that a delivery reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum EventKind {
+    /// One question was answered.
+    AnswerSubmitted,
+    /// A study was completed.
+    StudySubmitted,
+    /// A study was delivered.
+    StudySent,
+    /// A study was seen.
+    StudySeen,
+    /// A theme was found.
+    ThemeIdentified,
+    /// A study's status changed.
+    StudyStatusChanged,
+    /// A test delivery: somebody pressed 'Test Webhook' at the service.
+    Test,
+    /// The event belongs to another environment of the service than the warehouse.
+    OtherEnvironment,
+    /// Any other JSON.
+    Unknown,
+    /// The body is not JSON.
+    NotJson,
+}
+
+named! {
+    /// Returns the name in the column `webhook_events.kind`.
+    EventKind {
+        AnswerSubmitted => "answer_submitted",
+        StudySubmitted => "study_submitted",
+        StudySent => "study_sent",
+        StudySeen => "study_seen",
+        ThemeIdentified => "theme_identified",
+        StudyStatusChanged => "study_status_changed",
+        Test => "test",
+        OtherEnvironment => "other_environment",
+        Unknown => "unknown",
+        NotJson => "not_json",
+    }
+}
+
+impl EventKind {
+    /// Returns true if a delivery of this kind proves from which environment the webhooks come. Returns false for test
+    /// deliveries, for bodies that are unknown or not JSON, and for events of another environment.
+    pub fn identifies_environment(self) -> bool {
+        !matches!(self, EventKind::Test | EventKind::OtherEnvironment | EventKind::Unknown | EventKind::NotJson)
+    }
+
+    /// Returns the stream that has new or changed records after an event of this kind; `None` if no stream has.
+    pub fn changed_stream(self) -> Option<Stream> {
+        match self {
+            EventKind::AnswerSubmitted | EventKind::StudySubmitted => Some(Stream::Responses),
+            EventKind::StudyStatusChanged => Some(Stream::Surveys),
+            EventKind::ThemeIdentified => Some(Stream::Themes),
+            _ => None,
+        }
+    }
+}
+
+/// A text of more bytes than this is long. DuckDB stores long texts in blocks that it cannot spill.
+const SHORT_BYTES_MAX: usize = 4096;
+/// The bytes of such a block. A text of more than half of it has a block of its own.
+const BLOCK_BYTES: usize = 256 << 10;
+
+/// The bytes of the long texts of each row of a batch; empty if the batch has none.
+#[derive(Debug, Default)]
+pub struct LongTexts(Vec<usize>);
+
+impl LongTexts {
+    /// Measures the columns of texts. Lists and numbers count as short.
+    pub fn of(batch: &RecordBatch) -> Self {
+        let mut row_bytes = Vec::new();
+        for column in batch.columns().iter().filter_map(|column| column.as_string_opt::<i32>()) {
+            let offsets = column.value_offsets();
+            let total = offsets.last().copied().unwrap_or(0) - offsets.first().copied().unwrap_or(0);
+            if total as usize <= SHORT_BYTES_MAX {
+                continue;
+            }
+            for (row, ends) in offsets.windows(2).enumerate() {
+                let bytes = ends.iter().copied().reduce(|start, end| end - start).unwrap_or(0) as usize;
+                if bytes > SHORT_BYTES_MAX {
+                    row_bytes.resize(batch.num_rows(), 0);
+                    let taken = if bytes > BLOCK_BYTES / 2 { bytes.max(BLOCK_BYTES) } else { bytes };
+                    row_bytes.iter_mut().skip(row).take(1).for_each(|sum: &mut usize| *sum += taken);
+                }
+            }
+        }
+        Self(row_bytes)
+    }
+
+    /// Returns the bytes of the long texts of a row.
+    pub fn row_bytes(&self, row: usize) -> usize {
+        self.0.get(row).copied().unwrap_or(0)
+    }
+
+    /// Returns the bytes of all long texts.
+    pub fn total_bytes(&self) -> usize {
+        self.0.iter().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Int64Array, StringArray};
+
+    use super::*;
+
+    #[test]
+    fn texts_of_more_than_a_block_are_counted_by_row() {
+        let text = |bytes: usize| Some("x".repeat(bytes));
+        let columns: [(&str, ArrayRef); 3] = [
+            ("one", Arc::new(StringArray::from(vec![text(10), text(4097), None, text(9000)]))),
+            ("other", Arc::new(StringArray::from(vec![text(4096), text(5000), text(1), None]))),
+            ("number", Arc::new(Int64Array::from(vec![1, 2, 3, 4]))),
+        ];
+        let rows = RecordBatch::try_from_iter(columns).unwrap();
+        let long = LongTexts::of(&rows);
+        assert_eq!((0..4).map(|row| long.row_bytes(row)).collect::<Vec<_>>(), [0, 9097, 0, 9000]);
+        assert_eq!(LongTexts::of(&rows.slice(2, 2)).total_bytes(), 9000, "rows of a slice");
+        assert_eq!(LongTexts::of(&rows.slice(2, 1)).total_bytes(), 0);
     }
 }

@@ -4,6 +4,9 @@
 //! Letters are composed by canonical equivalence (NFC) and never by compatibility (NFKC). So `ﬁ` and `fi`, or `①` and
 //! `1`, stay different: as user ids they may name two people. Only domains are mapped further, by UTS 46: full-width
 //! letters, soft hyphens and `xn--` labels name the same host.
+//!
+//! Detects characters that change how a screen shows a text. Text from outside must not reach a screen with such
+//! characters.
 
 use std::borrow::Cow;
 
@@ -93,6 +96,13 @@ fn is_domain(text: &str) -> bool {
     text.split('.').all(is_label)
 }
 
+/// Returns true if a character controls the display instead of being shown. Terminals obey control characters, and
+/// direction marks make a text look different from what it is.
+pub fn is_display_control(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2028}' | '\u{2029}' | '\u{2066}'..='\u{2069}')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,5 +188,11 @@ mod tests {
     fn an_address_with_a_unicode_domain_has_an_ascii_form() {
         assert_eq!(mail_address_in_ascii("jürgen@exämple.de").as_deref(), Some("jürgen@xn--exmple-cua.de"));
         assert_eq!(mail_address_in_ascii("jürgen@example.de"), None);
+    }
+
+    #[test]
+    fn letters_of_any_script_are_not_display_controls() {
+        assert!("aé日本😀\u{301}שלום\u{200d}".chars().all(|letter| !is_display_control(letter)));
+        assert!("\0\u{1b}\n\u{7f}\u{9b}\u{202e}\u{2066}".chars().all(is_display_control));
     }
 }

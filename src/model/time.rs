@@ -1,4 +1,5 @@
-//! Parses and formats times and durations as people write them. Times are epoch milliseconds in UTC (promise P7).
+//! Parses and formats times and durations as people write them. Times are epoch milliseconds in UTC (promise P7). The
+//! magnitude of a number of seconds, milliseconds, microseconds or nanoseconds shows its unit.
 
 use std::time::Duration;
 
@@ -164,6 +165,88 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Formats a number of seconds in its one or two largest units, rounded down: `45 s`, `12 min`, `3 h 20 min`,
+/// `2 days 4 h`.
+pub fn format_duration(secs: u64) -> String {
+    let (minutes, hours, days) = (secs / 60, secs / 3600, secs / 86_400);
+    let (large, rest) = match secs {
+        0..60 => (format!("{secs} s"), None),
+        60..3600 => (format!("{minutes} min"), None),
+        3600..172_800 => (format!("{hours} h"), Some((minutes % 60, "min"))),
+        _ => (format!("{days} days"), Some((hours % 24, "h"))),
+    };
+    match rest {
+        Some((count @ 1.., unit)) => format!("{large} {count} {unit}"),
+        _ => large,
+    }
+}
+
+/// Formats a number of seconds like [`format_duration`], for narrow lines: `45s`, `12m`, `3h20m`, `2d4h`.
+pub fn format_duration_short(secs: u64) -> String {
+    format_duration(secs).replace("days", "d").replace("min", "m").replace(' ', "")
+}
+
+/// The unit of a number of time since the epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EpochUnit {
+    Seconds,
+    Milliseconds,
+    Microseconds,
+    Nanoseconds,
+}
+
+impl EpochUnit {
+    /// Returns the unit of a number by its magnitude; milliseconds if the number fits no unit. For times after 1979 the
+    /// ranges of the units do not overlap.
+    pub fn of(number: f64) -> EpochUnit {
+        match number.abs() {
+            size if (1e8..1e11).contains(&size) => EpochUnit::Seconds,
+            size if (3e14..3e17).contains(&size) => EpochUnit::Microseconds,
+            size if (3e17..8e18).contains(&size) => EpochUnit::Nanoseconds,
+            _ => EpochUnit::Milliseconds,
+        }
+    }
+
+    /// Returns how many of these units make one second.
+    pub fn per_second(self) -> i64 {
+        match self {
+            EpochUnit::Seconds => 1,
+            EpochUnit::Milliseconds => 1000,
+            EpochUnit::Microseconds => 1_000_000,
+            EpochUnit::Nanoseconds => 1_000_000_000,
+        }
+    }
+
+    /// Returns the name in the plural.
+    pub fn name(self) -> &'static str {
+        match self {
+            EpochUnit::Seconds => "seconds",
+            EpochUnit::Milliseconds => "milliseconds",
+            EpochUnit::Microseconds => "microseconds",
+            EpochUnit::Nanoseconds => "nanoseconds",
+        }
+    }
+}
+
+/// Parses epoch milliseconds.
+///
+/// # Errors
+/// If the text is not a whole number, the number has another unit, or the time is outside the calendar. For another
+/// unit, the error names the same time in milliseconds.
+pub fn epoch_ms(text: &str) -> Result<i64, String> {
+    let number: i64 = text.parse().map_err(|_| format!("'{text}' is not a whole number of epoch milliseconds"))?;
+    let unit = EpochUnit::of(number as f64);
+    if unit != EpochUnit::Milliseconds {
+        let meant_ms = i64::try_from(i128::from(number) * 1000 / i128::from(unit.per_second())).unwrap_or(i64::MAX);
+        let (unit, moment) = (unit.name(), format_ms(meant_ms));
+        return Err(format!("{number} is in {unit}: write {meant_ms} (milliseconds), which is {moment}"));
+    }
+    match DateTime::from_timestamp_millis(number) {
+        Some(_) => Ok(number),
+        None => Err(format!("'{text}' is outside the calendar")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -253,5 +336,36 @@ mod tests {
         ] {
             assert!(parse_duration(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_length_is_shown_in_its_two_largest_units() {
+        for (secs, text, short) in [
+            (0, "0 s", "0s"),
+            (59, "59 s", "59s"),
+            (60, "1 min", "1m"),
+            (3_599, "59 min", "59m"),
+            (7_300, "2 h 1 min", "2h1m"),
+            (26 * 3600, "26 h", "26h"),
+            (172_800, "2 days", "2d"),
+            (190_000, "2 days 4 h", "2d4h"),
+        ] {
+            assert_eq!((format_duration(secs), format_duration_short(secs)), (text.to_owned(), short.to_owned()));
+        }
+    }
+
+    #[test]
+    fn another_unit_is_refused_with_the_number_in_milliseconds() {
+        for (text, meant) in [
+            ("1793491200", "in seconds: write 1793491200000 (milliseconds), which is 2026-11-01"),
+            ("1769846400123456", "in microseconds: write 1769846400123 "),
+            ("1769846400123456789", "in nanoseconds: write 1769846400123 "),
+            ("1769846400.5", "not a whole number"),
+            ("9223372036854775807", "outside the calendar"),
+        ] {
+            let problem = epoch_ms(text).unwrap_err();
+            assert!(problem.contains(meant), "{text}: {problem}");
+        }
+        assert_eq!((epoch_ms("1000"), epoch_ms("1769846400123")), (Ok(1000), Ok(1_769_846_400_123)));
     }
 }

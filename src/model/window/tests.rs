@@ -76,3 +76,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn widening_to_seconds_contains_the_window() {
+    for (start_ms, end_ms, wider) in [
+        (0, 1000, [0, 1000]),
+        (1, 1001, [0, 2000]),
+        (999, 999, [0, 1000]),
+        (-1, 1, [-1000, 1000]),
+        (-1001, -1000, [-2000, -1000]),
+    ] {
+        assert_eq!(Window::new(start_ms, end_ms).widened_to_seconds(), Window::new(wider[0], wider[1]));
+    }
+    let all = Window::new(i64::MIN, i64::MAX).widened_to_seconds();
+    assert!(all.start_ms == i64::MIN && all.end_ms >= i64::MAX - SECOND_MS);
+}
