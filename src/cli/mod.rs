@@ -14,7 +14,6 @@ mod health;
 mod help;
 mod http;
 mod init;
-mod output;
 mod plan;
 mod printer;
 mod progress;
@@ -22,7 +21,6 @@ mod query;
 mod rebind;
 mod replay;
 mod report;
-mod runtime;
 mod sandbox;
 mod schema;
 mod serve;
@@ -33,7 +31,6 @@ mod sync;
 mod users;
 mod verify;
 mod warehouse;
-mod wording;
 
 use std::process::ExitCode;
 
@@ -53,7 +50,7 @@ use command_line::{Cli, Command, LogFormatArg};
 use context::Context;
 use exit::CommandError;
 use printer::Printer;
-use runtime::on_runtime;
+use signals::on_runtime;
 
 /// Runs the program: parses the command line, runs the command and returns its exit code.
 pub fn main() -> ExitCode {

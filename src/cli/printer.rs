@@ -1,8 +1,17 @@
-//! Writes data to stdout, and messages to stderr. No other file of the program writes to stdout.
+//! Writes data to stdout or to a file that is replaced atomically, and messages to stderr. No other file of the program
+//! writes to stdout. Also words and numbers in the output of several commands.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    path::Path,
+};
 
 use serde::Serialize;
+
+use crate::{
+    files::{Access, Output},
+    model::format_ms,
+};
 
 use super::CommandError;
 
@@ -96,4 +105,62 @@ impl Printer {
 /// Writes a text to stderr. A failure is ignored, because the exit code still shows the result.
 pub(super) fn write_stderr(text: &str) {
     io::stderr().write_all(text.as_bytes()).ok();
+}
+
+/// Calls `write` with the file, or with stdout if there is no file, and returns its value.
+///
+/// A regular file is written under another name next to its path, and renamed when it is complete. So readers see
+/// either the old file or the new one. `access` applies to a new file; an existing file keeps its access rights.
+pub(super) fn write_to<T>(
+    file: Option<&Path>,
+    access: Access,
+    printer: &Printer,
+    write: impl FnOnce(&mut dyn Write) -> Result<T, WriteError>,
+) -> Result<T, CommandError> {
+    let Some(path) = file else { return printer.write(write) };
+    let write_file = || -> Result<T, WriteError> {
+        let mut out = Output::begin(path, &format!(".{}.part", std::process::id()), access)?;
+        let value = write(&mut out)?;
+        out.finish()?;
+        Ok(value)
+    };
+    write_file().map_err(|error| error.into_command_error(&path.display().to_string()))
+}
+
+/// Formats a moment, rounded down to the second.
+pub(super) fn format_second(at_ms: i64) -> String {
+    format_ms(at_ms.div_euclid(1000) * 1000)
+}
+
+/// Returns the name of a stream, or of one survey of it: `responses of survey 4100`.
+pub(super) fn scope_name(stream: &str, survey_id: Option<i64>) -> String {
+    survey_id.map_or_else(|| stream.to_owned(), |id| format!("{stream} of survey {id}"))
+}
+
+/// Returns the number with its unit: `1 page`, `2 pages`.
+pub(super) fn counted(number: u64, unit: &str) -> String {
+    format!("{number} {unit}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Joins the counts that are not zero: `3 new, 1 changed`. Returns `None` if all are zero.
+pub(super) fn nonzero_counts(counts: &[(u64, &str)]) -> Option<String> {
+    let nonzero = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+    let nonzero: Vec<String> = nonzero.collect();
+    (!nonzero.is_empty()).then(|| nonzero.join(", "))
+}
+
+/// Returns the line about a run that stopped early; empty if `reason` is `None`.
+pub(super) fn stopped_line(reason: Option<&String>) -> String {
+    let line = |reason| format!("  stopped early: {reason}. Run the same command again to resume\n");
+    reason.map(line).unwrap_or_default()
+}
+
+/// Returns the line with the hint of a failure; empty without a hint.
+pub(super) fn hint_line(hint: Option<&str>) -> String {
+    hint.map(|hint| format!("    hint: {hint}\n")).unwrap_or_default()
+}
+
+/// Returns an outcome's name without underscores: `needs a look`.
+pub(super) fn outcome_words(outcome: &str) -> String {
+    outcome.replace('_', " ")
 }

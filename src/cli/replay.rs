@@ -12,9 +12,9 @@ use crate::{
 use super::{
     CommandError, Context,
     flags::{LocationArgs, StreamArgs, check_range, parse_moment},
+    printer::outcome_words,
     progress,
     signals::SignalHandler,
-    wording::outcome_words,
 };
 
 /// Rebuilds tables from the archive; sends nothing.

@@ -15,7 +15,7 @@ use crate::{
 use super::{
     CommandError, Context,
     flags::{LocationArgs, SurveyArgs, between, parse_moment},
-    output::write_to,
+    printer::write_to,
     warehouse::open_for_surveys,
 };
 

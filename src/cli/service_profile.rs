@@ -8,7 +8,7 @@ use crate::{
     pipeline::{KnownBehaviour, Measured},
 };
 
-use super::wording::{counted, format_second};
+use super::printer::{counted, format_second};
 
 /// Columns of a line.
 const WIDTH: usize = 80;

@@ -1,4 +1,5 @@
-//! Handles signals: Ctrl-C, SIGTERM and SIGHUP end a command in order; SIGUSR1 and SIGUSR2 change nothing.
+//! Runs asynchronous commands, and handles signals: Ctrl-C, SIGTERM and SIGHUP end a command in order; SIGUSR1 and
+//! SIGUSR2 change nothing.
 
 use std::{fs, io};
 
@@ -9,6 +10,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::process_group;
+
+use super::CommandError;
 
 /// Handles signals until it is dropped. The first signal cancels a token, so that the run stops in order. A second
 /// Ctrl-C or SIGTERM ends the process at once, which loses no committed data either.
@@ -163,4 +166,16 @@ fn is_hangup_ignored() -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     // Bit 0 is signal 1, SIGHUP.
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
+}
+
+/// Runs a command on a Tokio runtime. Commands that use no network do not need one.
+pub(super) fn on_runtime<T>(command: impl Future<Output = Result<T, CommandError>>) -> Result<T, CommandError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|source| CommandError::failed("cannot start the runtime", source))?;
+    let outcome = runtime.block_on(command);
+    // A thread that still waits for the network must not delay the end of the program.
+    runtime.shutdown_background();
+    outcome
 }

@@ -21,9 +21,9 @@ use crate::{
 use super::{
     CommandError, Context,
     flags::{LimitArgs, LocationArgs, SelectionArgs, SettingsBuilder, check_range, parse_moment},
+    printer::{hint_line, nonzero_counts, outcome_words, stopped_line},
     progress,
     signals::{SignalHandler, next_signal},
-    wording::{hint_line, nonzero_counts, outcome_words, stopped_line},
 };
 
 /// Pulls new data and re-scans closed windows: the nightly job.

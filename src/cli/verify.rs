@@ -12,9 +12,9 @@ use crate::{
 use super::{
     CommandError, Context,
     flags::{LimitArgs, LocationArgs, SelectionArgs, check_range, parse_moment, warn_of_unknown_surveys},
+    printer::{hint_line, scope_name},
     progress,
     signals::SignalHandler,
-    wording::{hint_line, scope_name},
 };
 
 /// Keys that are listed by default for each window and kind of difference.

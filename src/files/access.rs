@@ -13,7 +13,7 @@ use std::{
 
 use rustix::fs::Mode;
 
-use super::folder::folder_of;
+use super::listing::folder_of;
 
 /// The permission bits of a file mode.
 const RIGHTS: u32 = 0o777;

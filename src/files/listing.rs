@@ -1,4 +1,4 @@
-//! Lists files: those of a folder, and those that belong to a file.
+//! Finds files: the folder of a path, the files of a folder, and those that belong to a file; and errors about them.
 
 use std::{
     collections::BTreeSet,
@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{FileError, folder_of, metadata};
+use super::metadata;
 
 /// Returns the file at `path`, and the files in the same folder whose names begin with this file's name and a dot:
 /// logs, spill files and temporary files. Returns none if the folder does not exist.
@@ -56,4 +56,26 @@ pub fn files_below(root: &Path) -> Result<Vec<PathBuf>, FileError> {
     }
     found.sort();
     Ok(found)
+}
+
+/// An action on a file or folder failed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} {}", path.display())]
+pub struct FileError {
+    /// A verb in the infinitive, with its preposition: "list", "look at".
+    pub action: &'static str,
+    pub path: PathBuf,
+    pub source: io::Error,
+}
+
+impl FileError {
+    /// Returns a function for `map_err` that adds the action and the path to an I/O error.
+    pub fn of(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
+        move |source| FileError { action, path: path.to_owned(), source }
+    }
+}
+
+/// Returns the folder that contains a path; `.` for a bare file name.
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -8,17 +8,13 @@
 //! This module does not interpret the content of a file.
 
 mod access;
-mod failure;
-mod folder;
 mod listing;
 mod output;
 #[cfg(test)]
 mod tests;
 
 pub use access::{Access, create_folders, keep_access_below, keep_private, share_as_usual};
-pub use failure::FileError;
-pub use folder::folder_of;
-pub use listing::{files_below, files_beside};
+pub use listing::{FileError, files_below, files_beside, folder_of};
 pub use output::{Output, write_private};
 
 use std::{

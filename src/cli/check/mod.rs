@@ -1,13 +1,7 @@
 //! `studysync check`: checks everything that a run needs.
 
-mod disk;
-mod finding;
-mod network;
-mod notifications;
-mod serve;
 mod service;
 mod storage;
-mod writable;
 
 use clap::Args;
 use serde::Serialize;
@@ -24,8 +18,8 @@ use super::{
     service_profile::describe_measured,
     signals::end_on_signal,
 };
-use finding::Finding;
 pub(super) use service::{short_lived_source, store_rate_limits};
+use storage::Finding;
 
 /// Checks whose failure does not prevent measuring the service profile. A list that fails only leaves its own
 /// behaviours unknown.
@@ -119,21 +113,21 @@ pub(super) async fn run(args: CheckArgs, context: Context) -> Result<u8, Command
     settings.base_url()?;
     end_on_signal();
     let mut findings = Findings { printer: (!args.json).then_some(&context.printer), list: Vec::new() };
-    findings.add(network::findings(&settings))?;
+    findings.add(service::network(&settings))?;
     findings.add(service::findings(&settings, &context).await)?;
     findings.add([storage::state(&settings), storage::archive(&settings)])?;
     // Exit code 5 means that a run holds the lease. The run also locks the warehouse, so the warehouse is not checked.
     if findings.list.iter().all(|finding| finding.exit_code != 5) {
         findings.add([storage::warehouse(&settings)])?;
     }
-    findings.add(disk::findings(&settings))?;
+    findings.add(storage::disks(&settings))?;
     findings.add(storage::recordings(&settings))?;
     findings.add(storage::full_text_search(&settings))?;
-    findings.add(serve::open_files())?;
-    findings.add([serve::finding(&settings)])?;
-    findings.add(notifications::findings(&settings))?;
+    findings.add(service::open_files())?;
+    findings.add([service::serve(&settings)])?;
+    findings.add(service::watching(&settings))?;
     if args.notify {
-        findings.add(notifications::send_tests(&settings).await)?;
+        findings.add(service::send_tests(&settings).await)?;
     }
     let mut measured = None;
     if args.service_profile && findings.allow_profile() {

@@ -1,14 +1,25 @@
-//! Checks that state, archive, warehouse and recordings can be written, and that DuckDB's extension can be loaded.
+//! Findings of checks, and the checks of storage: state, archive, warehouses and recordings can be written, the disks have
+//! space, and DuckDB's extension can be loaded.
 
-use std::slice;
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    fs::OpenOptions,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    slice,
+};
+
+use serde::Serialize;
 
 use crate::{
     config::Settings,
     files,
-    pipeline::{self, PipelineError, Session, System},
+    model::WarehouseKind,
+    pipeline::{self, FileAccess, PipelineError, Session, System, refusal_hint},
 };
 
-use super::{finding::Finding, writable};
+use super::super::CommandError;
 
 /// Checks the state file, its folder, and the folder of erasures. A missing file is not created, because a new file
 /// would be bound to the configured service.
@@ -16,14 +27,14 @@ pub(super) fn state(settings: &Settings) -> Finding {
     let path = settings.state_path.display();
     let folders = [files::folder_of(&settings.state_path).to_owned(), settings.erasures_folder()];
     if !settings.state_path.exists() {
-        return writable::folders("state", &folders, format!("the first run can create {path}"));
+        return writable("state", &folders, format!("the first run can create {path}"));
     }
     let opened = pipeline::identity(settings).and_then(|identity| {
         let opened = Session::open(settings, &identity, "check", &System::default());
         opened.map(drop).map_err(PipelineError::State)
     });
     match opened {
-        Ok(()) => writable::folders("state", &folders, format!("{path} can be written, and no run is active")),
+        Ok(()) => writable("state", &folders, format!("{path} can be written, and no run is active")),
         Err(error) => Finding::error("state", error),
     }
 }
@@ -33,15 +44,11 @@ pub(super) fn state(settings: &Settings) -> Finding {
 pub(super) fn archive(settings: &Settings) -> Finding {
     let root = &settings.archive_root;
     if !root.exists() {
-        return writable::folders(
-            "archive",
-            slice::from_ref(root),
-            format!("the first run can create {}", root.display()),
-        );
+        return writable("archive", slice::from_ref(root), format!("the first run can create {}", root.display()));
     }
     let opened = pipeline::identity(settings).and_then(|identity| pipeline::archive(settings, &identity));
     match opened.and_then(|archive| Ok(archive.folders()?)) {
-        Ok(folders) => writable::folders("archive", &folders, format!("{} can be written", root.display())),
+        Ok(folders) => writable("archive", &folders, format!("{} can be written", root.display())),
         Err(error) => Finding::error("archive", error),
     }
 }
@@ -67,7 +74,7 @@ pub(super) fn warehouse(settings: &Settings) -> Finding {
             Err(error) => return Finding::error("warehouse", error),
         }
     }
-    writable::folders("warehouse", &pipeline::warehouse_folders(&settings.warehouse), results.join(", "))
+    writable("warehouse", &pipeline::warehouse_folders(&settings.warehouse), results.join(", "))
 }
 
 /// Checks the folder of recordings. Returns `None` if recordings are off.
@@ -76,7 +83,7 @@ pub(super) fn recordings(settings: &Settings) -> Option<Finding> {
         return None;
     }
     let path = &settings.recordings.path;
-    Some(writable::folders("recordings", slice::from_ref(path), format!("{} can be written", path.display())))
+    Some(writable("recordings", slice::from_ref(path), format!("{} can be written", path.display())))
 }
 
 /// Checks that DuckDB can build the full-text index. Returns `None` if the index is off.
@@ -86,4 +93,125 @@ pub(super) fn full_text_search(settings: &Settings) -> Option<Finding> {
         Ok(path) => Finding::ok("search", format!("DuckDB's extension fts at {} can be loaded", path.display())),
         Err(error) => Finding::error("search", error),
     })
+}
+
+/// Free space that every file system needs, in bytes. With less space, a run soon fills the disk.
+const FREE_MIN_BYTES: u64 = 256 << 20;
+
+/// Returns a finding for each file system that has a configured file or folder. File systems whose free space is
+/// unknown are left out.
+pub(super) fn disks(settings: &Settings) -> Vec<Finding> {
+    let warehouse = &settings.warehouse;
+    let paths = [&settings.state_path, &settings.archive_root].into_iter();
+    let paths = paths.chain(warehouse.paths.values()).chain(&warehouse.publish);
+    let paths = paths.chain(settings.recordings.is_enabled.then_some(&settings.recordings.path));
+    let mut disks: BTreeMap<u64, Disk> = BTreeMap::new();
+    for path in paths {
+        let Some(folder) = existing_folder(path) else { continue };
+        let Ok(device) = folder.metadata().map(|folder| folder.dev()) else { continue };
+        disks.entry(device).or_insert_with(|| Disk { folder, paths: Vec::new() }).paths.push(path);
+    }
+    disks.into_values().filter_map(|disk| disk.finding(settings)).collect()
+}
+
+/// A file system, with an existing folder on it and the configured paths on it.
+struct Disk<'a> {
+    folder: PathBuf,
+    paths: Vec<&'a PathBuf>,
+}
+
+impl Disk<'_> {
+    /// Compares the free space with the needed space. Returns `None` if the free space is unknown.
+    fn finding(&self, settings: &Settings) -> Option<Finding> {
+        let disk = rustix::fs::statvfs(&self.folder).ok()?;
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        let folder = self.folder.display();
+        // The new copy for readers is written next to the old copy before it replaces the old one, so it needs its own
+        // space.
+        let copy = settings.warehouse.publish.as_ref().filter(|copy| self.paths.contains(copy));
+        let copied =
+            copy.and(settings.warehouse.paths.get(&WarehouseKind::DuckDb)).and_then(|file| file.metadata().ok());
+        let needed = FREE_MIN_BYTES + copied.map_or(0, |file| file.len());
+        let found = format!("{} free at {folder}", size(free));
+        if free >= needed {
+            return Some(Finding::ok("disk", found));
+        }
+        Some(Finding::problem("disk", found, format!("make room: {} are needed there", size(needed)), 1))
+    }
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0x4000_0000.. => format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30)),
+        _ => format!("{} MiB", bytes >> 20),
+    }
+}
+
+/// Returns the nearest existing folder: the path itself or a folder above it. A relative path begins in the working
+/// folder. `None` if no folder exists.
+pub(super) fn existing_folder(path: &Path) -> Option<PathBuf> {
+    with_ancestors(path).find(|path| path.is_dir()).map(Path::to_owned)
+}
+
+/// Returns the path itself and the folders above it. A relative path ends with the working folder.
+fn with_ancestors(path: &Path) -> impl Iterator<Item = &Path> {
+    path.ancestors().map(|path| if path == Path::new("") { Path::new(".") } else { path })
+}
+
+/// Returns the passed check `found` if a file can be created in each of these folders, else the failure of the first
+/// folder that refuses. A run creates a missing folder, so the nearest existing folder above it is tried. To find out,
+/// creates a file, and removes the file.
+pub(super) fn writable(what: &'static str, folders: &[PathBuf], found: String) -> Finding {
+    folders.iter().find_map(|folder| refusal(what, folder)).unwrap_or_else(|| Finding::ok(what, found))
+}
+
+/// Returns the failed check if no file can be created in this folder.
+fn refusal(what: &'static str, folder: &Path) -> Option<Finding> {
+    let folder = with_ancestors(folder).find(|path| path.exists()).unwrap_or(Path::new("."));
+    let trial = folder.join(format!(".studysync-check-{}", std::process::id()));
+    let created = OpenOptions::new().write(true).create_new(true).open(&trial);
+    let error = created.and_then(|_| std::fs::remove_file(&trial)).err()?;
+    let found = format!("cannot create a file in {}: {error}", folder.display());
+    let what_to_do = refusal_hint(folder, &error, FileAccess::Write).map(str::to_owned);
+    Some(Finding { what, is_well: false, found, what_to_do, exit_code: 1 })
+}
+
+/// The result of one check, as `check --json` prints it.
+#[derive(Serialize)]
+pub(super) struct Finding {
+    /// The name of the checked thing, for example `warehouse`.
+    pub what: &'static str,
+    pub is_well: bool,
+    /// What the check found, in a sentence.
+    pub found: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub what_to_do: Option<String>,
+    /// The exit code of `check` if this is the first failure.
+    #[serde(skip)]
+    pub exit_code: u8,
+}
+
+impl Finding {
+    pub fn ok(what: &'static str, found: impl Into<String>) -> Self {
+        Self { what, is_well: true, found: found.into(), what_to_do: None, exit_code: 0 }
+    }
+
+    /// Returns the finding for an error, with the exit code and the hint of the error.
+    pub fn error(what: &'static str, error: impl Into<CommandError>) -> Self {
+        let error: CommandError = error.into();
+        let what_to_do = error.hint().map(Cow::into_owned);
+        Self { what, is_well: false, exit_code: error.exit_code(), found: error.chain(), what_to_do }
+    }
+
+    /// Returns the finding for a problem that is not an error of the program. `exit_code` is that of `check`.
+    pub fn problem(what: &'static str, found: String, what_to_do: impl Into<String>, exit_code: u8) -> Self {
+        Self { what, is_well: false, found, what_to_do: Some(what_to_do.into()), exit_code }
+    }
+
+    /// Returns the finding and its hint as lines of text.
+    pub fn describe(&self) -> String {
+        let mark = if self.is_well { "ok  " } else { "FAIL" };
+        let hint = self.what_to_do.as_ref().map(|hint| format!("\n     hint: {hint}")).unwrap_or_default();
+        format!("{mark} {:<10} {}{hint}\n", self.what, self.found)
+    }
 }

@@ -1,8 +1,6 @@
 //! `studysync erase`: erases people, at the service and in all stored data.
 
-mod end;
 mod plan;
-mod receipt;
 
 use std::{
     io::{self, BufRead, IsTerminal},
@@ -129,7 +127,7 @@ pub(super) struct EraseArgs {
 pub(super) async fn run(args: EraseArgs, context: Context) -> Result<u8, CommandError> {
     if !args.end.is_empty() {
         let settings = args.locations.settings(&context).limits(&args.limits).build()?;
-        return end::run(settings, args.end, args.dry_run, args.json, context).await;
+        return plan::end_erasures(settings, args.end, args.dry_run, args.json, context).await;
     }
     let request = request(&args)?;
     if !args.dry_run && !args.yes && !io::stdin().is_terminal() {
@@ -152,12 +150,12 @@ pub(super) async fn run(args: EraseArgs, context: Context) -> Result<u8, Command
     });
     let (erase, plan) = planned.await?.map_err(CommandError::NotErased)?;
     if args.dry_run {
-        context.printer.print_value(args.json, &PlanJson::of(&plan), |_| plan::describe(&plan))?;
+        context.printer.print_value(args.json, &PlanJson::of(&plan), |_| plan::describe_plan(&plan))?;
         let identifiers = &plan.identifiers;
         let is_clear = identifiers.not_followed.is_empty() && identifiers.is_complete && plan.unknown.is_empty();
         return Ok(if is_clear { 0 } else { 3 });
     }
-    context.message(&plan::describe(&plan));
+    context.message(&plan::describe_plan(&plan));
     if !args.yes && !is_confirmed(plan.rows()) {
         write_stderr("nothing was removed\n");
         return Ok(130);
@@ -165,7 +163,7 @@ pub(super) async fn run(args: EraseArgs, context: Context) -> Result<u8, Command
     let outcome = erase.apply(plan).await;
     drop(signals);
     let (receipt, path) = outcome.map_err(CommandError::Erase)?;
-    context.report(args.json, &receipt, |receipt| receipt::describe(receipt, &path))?;
+    context.report(args.json, &receipt, |receipt| plan::describe_receipt(receipt, &path))?;
     Ok(receipt.exit_code)
 }
 

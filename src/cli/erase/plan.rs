@@ -1,15 +1,18 @@
-//! The plan of an erasure, as JSON and as text.
+//! The plan and the receipt of an erasure as text, and `studysync erase --end`, which ends the suppression of people.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 use serde::Serialize;
 
 use crate::{
-    erase::{NotFollowed, Plan},
+    config::Settings,
+    erase::{EndReport, EndedErasure, NotFollowed, Plan, Receipt, end_suppression},
     model::{Identifier, is_display_control},
     pipeline::ResultsFound,
     recordings::StoredRecordings,
 };
+
+use super::super::{CommandError, Context, printer::outcome_words, signals::SignalHandler};
 
 /// Maximum lines of a list in the text. The list of identifiers that the service purges is always complete.
 const LINES_SHOWN: usize = 40;
@@ -73,7 +76,7 @@ fn reason(why: NotFollowed) -> &'static str {
 }
 
 /// Returns the plan as text.
-pub(super) fn describe(plan: &Plan) -> String {
+pub(super) fn describe_plan(plan: &Plan) -> String {
     let heading = match plan.is_resumed {
         true => format!("resuming the erasure {}\n", plan.erasure_id),
         false => "to be erased\n".to_owned(),
@@ -152,5 +155,87 @@ fn list(title: &str, lines: Vec<String>, lines_max: usize) -> String {
     if more > 0 {
         text.push_str(&format!("    and {more} more\n"));
     }
+    text
+}
+
+/// Returns the receipt as text; `path` is the file of the receipt.
+pub(super) fn describe_receipt(receipt: &Receipt, path: &Path) -> String {
+    let mut text = format!("erase {}: receipt {}\n", outcome_words(receipt.outcome), path.display());
+    let removed: u64 = receipt.removed.values().sum();
+    text.push_str(&format!("  removed: {removed} rows and records\n"));
+    if let Some(from) = &receipt.suppressed_from {
+        text.push_str(&format!("  suppressed from {from} on\n"));
+    }
+    for (name, place) in &receipt.verified.places {
+        if place.left + place.unexplained > 0 {
+            text.push_str(&format!("  LEFT in {name}: {}\n", place.left + place.unexplained));
+        }
+        for (column, rows) in &place.in_tables_of_others {
+            text.push_str(&format!("  STILL IN YOUR OWN TABLE in {name}, {column}: {rows} rows; remove them there\n"));
+        }
+        for (column, rows) in &place.mentions {
+            text.push_str(&format!("  mentioned by others in {name}, {column}: {rows}\n"));
+        }
+    }
+    if receipt.verified.mentions() > 0 {
+        text.push_str("  texts of other people stay; --redact-mentions replaces the identifiers in them\n");
+    }
+    if receipt.service_refused_all {
+        text.push_str(
+            "  THE SERVICE ACCEPTED NO IDENTIFIER (400 or 404): ask there whether the people are purged; they are suppressed here\n",
+        );
+    }
+    if receipt.redacted > 0 {
+        text.push_str(&format!("  replaced in {} rows and pages\n", receipt.redacted));
+    }
+    if receipt.kept_under_other_names > 0 {
+        text.push_str(&format!(
+            "  LEFT UNDER OTHER NAMES (hard links): {} files; delete these names, which keep the removed data\n",
+            receipt.kept_under_other_names
+        ));
+    }
+    if receipt.not_followed > 0 {
+        text.push_str(&format!(
+            "  {} linked identifiers were not followed, because other people have them too\n",
+            receipt.not_followed
+        ));
+    }
+    text
+}
+
+/// What the end of a suppression means.
+const MEANING: &str = "  From now on, scans, replays and webhooks store records of these people again: new ones, and old ones that the service\n  \
+                       still sends. The next sync reads the times again at which their records were left out. Deleted data stays deleted.\n";
+
+/// Ends the suppression of the people with these ids. With --dry-run only prints what would end.
+pub(super) async fn end_erasures(
+    settings: Settings,
+    ids: Vec<String>,
+    dry_run: bool,
+    is_json: bool,
+    context: Context,
+) -> Result<u8, CommandError> {
+    let signals = SignalHandler::start();
+    let stop = signals.token();
+    let ended = tokio::task::spawn_blocking(move || end_suppression(&settings, &ids, dry_run, &stop)).await;
+    drop(signals);
+    let report = ended.map_err(CommandError::panicked)?.map_err(CommandError::NotEnded)?;
+    context.printer.print_value(is_json, &report, describe_end)?;
+    Ok(0)
+}
+
+fn describe_end(report: &EndReport) -> String {
+    let verb = if report.dry_run { "would end" } else { "ended" };
+    let mut text = String::new();
+    for EndedErasure { erasure_id, identifiers, identifiers_left } in &report.ended {
+        text.push_str(&format!("erasure {erasure_id}: the suppression of {identifiers} identifiers {verb}\n"));
+        if *identifiers_left > 0 {
+            text.push_str(&format!(
+                "  {identifiers_left} identifiers stay suppressed, because this erasure is of several people or identifiers. To end all: \
+                 studysync erase --end {erasure_id}\n"
+            ));
+        }
+    }
+    text.push_str(MEANING);
     text
 }

@@ -2,11 +2,8 @@
 
 mod cost;
 mod describe;
-mod json;
-mod probe;
-mod users;
 
-pub(super) use users::{PlannedUsers, planned_users};
+pub(super) use cost::{PlannedUsers, planned_users};
 
 use clap::Args;
 
@@ -22,12 +19,12 @@ use crate::{
 use super::{
     CommandError, Context,
     flags::{LocationArgs, SelectionArgs, check_range, parse_moment, warn_of_unknown_surveys},
-    wording::format_second,
+    printer::format_second,
 };
+use cost::probe;
 use cost::{Speed, Total};
 use describe::describe;
-use json::{Plan, PlannedStream, RateLimitWait};
-use probe::probe;
+use describe::{Plan, PlannedStream, RateLimitWait};
 
 /// Shows what `sync` or `backfill` would request; sends nothing.
 ///

@@ -17,8 +17,9 @@ use arrow::{
 };
 use serde::Serialize;
 
-use super::{moments, rows::RowWriter};
 use crate::load::ParquetRows;
+
+use super::moments;
 
 /// CSV with a header.
 #[derive(Debug, Default)]
@@ -166,4 +167,13 @@ impl RowWriter for Parquet {
     fn finish(&mut self, out: &mut dyn Write) -> io::Result<()> {
         self.file.take().map_or(Ok(()), |file| file.finish(out))
     }
+}
+
+/// Writes the rows of a result in one format.
+pub(super) trait RowWriter {
+    /// Writes the next rows, or stores them until [`RowWriter::finish`]. The first batch has no rows, only the columns.
+    fn write(&mut self, out: &mut dyn Write, batch: &RecordBatch) -> io::Result<()>;
+
+    /// Writes the end of the output, and all rows that were stored.
+    fn finish(&mut self, out: &mut dyn Write) -> io::Result<()>;
 }

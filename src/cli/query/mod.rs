@@ -2,7 +2,6 @@
 
 mod formats;
 mod moments;
-mod rows;
 mod table;
 
 use std::{
@@ -23,12 +22,11 @@ use crate::{
 use super::{
     CommandError, Context,
     flags::LocationArgs,
-    output::write_to,
-    printer::{WriteError, write_stderr},
+    printer::{WriteError, write_stderr, write_to},
     warehouse::open_reader,
 };
+use formats::RowWriter;
 use formats::{Csv, Json, Parquet};
-use rows::RowWriter;
 use table::{Layout, Plan, Table};
 
 pub(super) use table::terminal_width;

@@ -11,7 +11,7 @@ use crate::{
 };
 
 use super::{
-    super::wording::format_second,
+    super::printer::format_second,
     erasures::WaitingErasure,
     json::{LastDrift, RunStatus, ScanStatus, Status},
     proofs::proofs,

@@ -8,8 +8,8 @@ use crate::{
 
 use super::{
     super::{
+        printer::{outcome_words, scope_name},
         service_profile::describe_known,
-        wording::{outcome_words, scope_name},
     },
     erasures,
     json::{LastDrift, ScanStatus, Status},

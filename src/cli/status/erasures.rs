@@ -7,7 +7,7 @@ use crate::{
     person::{SuppressionError, SuppressionList},
 };
 
-use super::super::wording::format_second;
+use super::super::printer::format_second;
 
 /// An erasure that waits for the service to purge.
 #[derive(Serialize)]

@@ -10,7 +10,7 @@ use crate::{
     sync_status::is_selected,
 };
 
-use super::super::wording::{counted, format_second, scope_name};
+use super::super::printer::{counted, format_second, scope_name};
 
 /// The state of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

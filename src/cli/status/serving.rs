@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::state::{Inbox, StateError};
 
-use super::super::wording::{format_second, outcome_words};
+use super::super::printer::{format_second, outcome_words};
 
 #[derive(Serialize)]
 pub(super) struct ServeStatus {

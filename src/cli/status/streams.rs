@@ -9,7 +9,7 @@ use crate::{
     sync_status::{PresentTime, is_selected},
 };
 
-use super::{super::wording::format_second, rows::RowCounter};
+use super::{super::printer::format_second, rows::RowCounter};
 
 /// The coverage and the lag of a stream, or of one survey of a stream.
 #[derive(Serialize)]

@@ -12,9 +12,9 @@ use crate::{
 use super::super::{
     CommandError, Context,
     flags::{LimitArgs, LocationArgs},
+    printer::{nonzero_counts, outcome_words, stopped_line},
     progress,
     signals::SignalHandler,
-    wording::{nonzero_counts, outcome_words, stopped_line},
 };
 
 /// The results file of a query or of standard input.
