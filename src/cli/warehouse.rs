@@ -3,14 +3,14 @@
 use crate::{
     config::{Settings, WarehouseSettings},
     load::{LoadError, Reader, ReaderLimits},
-    pipeline::unknown_surveys,
+    pipeline::{Memory, unknown_surveys},
 };
 
 use super::CommandError;
 
 /// Returns the limits of a reader that the configuration sets.
 pub(super) fn reader_limits(warehouse: &WarehouseSettings) -> ReaderLimits {
-    ReaderLimits { memory_bytes: warehouse.query_memory_bytes(), ..ReaderLimits::default() }
+    ReaderLimits { memory_bytes: Memory::of(warehouse).reader, ..ReaderLimits::default() }
 }
 
 /// Opens the configured warehouses with these limits.

@@ -16,9 +16,6 @@ use super::{
     secret::{SecretSource, read_secret},
 };
 
-/// Memory of the program itself during a query, in bytes.
-const QUERY_PROGRAM_BYTES: u64 = 64 << 20;
-
 /// Values of the command line, which win over the file and the environment. `None`, an empty list and `false` override
 /// nothing.
 #[derive(Clone, Debug, Default)]
@@ -182,11 +179,6 @@ impl WarehouseSettings {
     /// Returns the names of the configured warehouses, as the state file stores them.
     pub fn names(&self) -> Vec<&'static str> {
         self.paths.keys().map(|kind| kind.name()).collect()
-    }
-
-    /// Returns the memory for the engine of a query: the limit without the memory of the program itself.
-    pub fn query_memory_bytes(&self) -> u64 {
-        self.memory_limit_bytes.saturating_sub(QUERY_PROGRAM_BYTES)
     }
 }
 

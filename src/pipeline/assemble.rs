@@ -16,7 +16,7 @@ use crate::{
     source::{AuthForm, KeyReader, Proxies, SourceError, SourceSettings, checked_address},
 };
 
-use super::{PipelineError, System, error::chain, memory::MemoryShares};
+use super::{PipelineError, System, error::chain, memory::Memory};
 
 /// Returns the settings of the client that sends the requests. The deadline counts from now.
 pub fn source_settings(settings: &Settings) -> Result<SourceSettings, PipelineError> {
@@ -32,7 +32,7 @@ pub fn source_settings(settings: &Settings) -> Result<SourceSettings, PipelineEr
     source.proxies = proxies()?;
     source.timeout = settings.service.timeout;
     source.in_flight_max = settings.throttle.in_flight_max;
-    source.page_bytes_max = MemoryShares::of(&settings.warehouse).bodies;
+    source.page_bytes_max = Memory::of(&settings.warehouse).bodies;
     source.requests_per_sec_max = settings.throttle.requests_per_sec_max;
     source.patience = settings.throttle.patience;
     source.requests_max = settings.max_requests;
@@ -124,7 +124,7 @@ pub fn full_text_search(settings: &WarehouseSettings) -> FullTextSearch {
 
 /// Returns the options to open warehouses without waiting for locks.
 pub(super) fn opening(settings: &Settings, identity: &Identity, system: &System) -> Opening {
-    let shares = MemoryShares::of(&settings.warehouse);
+    let shares = Memory::of(&settings.warehouse);
     Opening {
         identity: identity.clone(),
         memory_limit_bytes: shares.store,
@@ -179,7 +179,7 @@ fn threads(system: &System) -> u32 {
 /// Starts the engine of the first warehouse, if it has one. Opens no file, so that no lock is needed.
 pub(super) fn start_engine(settings: &Settings, system: &System) -> Result<Option<StartedEngine>, PipelineError> {
     let Some(place) = places(&settings.warehouse).into_iter().next() else { return Ok(None) };
-    let store_bytes = MemoryShares::of(&settings.warehouse).store;
+    let store_bytes = Memory::of(&settings.warehouse).store;
     place.start_engine(store_bytes, threads(system)).map_err(failed(place.name()))
 }
 
@@ -189,7 +189,7 @@ pub(super) fn open_reader(
     warehouse: &WarehouseSettings,
     time: Duration,
 ) -> Result<(&'static str, Reader), PipelineError> {
-    let limits = ReaderLimits { memory_bytes: warehouse.query_memory_bytes(), statement_time: time };
+    let limits = ReaderLimits { memory_bytes: Memory::of(warehouse).reader, statement_time: time };
     let paths: WarehousePaths = warehouse.paths.clone().into_iter().take(1).collect();
     let name = paths.keys().next().map_or("warehouse", |kind| kind.name());
     Ok((name, Reader::open_limited(&paths, limits).map_err(failed(name))?))

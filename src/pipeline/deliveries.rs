@@ -20,14 +20,13 @@ use super::{
     PipelineError, Run, Session, System,
     assemble::{identity, suppression},
     drift::DriftSource,
+    memory::Memory,
     shared_destination::SharedDestination,
     threads::{blocking, until_stopped},
 };
 
 /// The maximum number of deliveries in a batch.
 const BATCH_ROWS_MAX: u32 = 2000;
-/// The maximum size of the bodies in a batch, exceeded by at most one body.
-const BATCH_BYTES_MAX: usize = 16 << 20;
 /// The command name of a flush in the lease.
 const COMMAND: &str = "serve";
 
@@ -100,6 +99,8 @@ fn inbox_of(settings: &Settings) -> Result<Option<Inbox>, PipelineError> {
 /// Applies the pending deliveries of an inbox to warehouses.
 struct InboxReader {
     inbox: Inbox,
+    /// The maximum size of the bodies in a batch, exceeded by at most one body.
+    batch_bytes_max: usize,
     run_id: RunId,
     suppression: Suppression,
     /// The service's id of the environment whose deliveries count. `None` until a delivery names an environment.
@@ -112,7 +113,9 @@ impl InboxReader {
     fn new(session: &Session, inbox: Inbox, suppression: Suppression) -> Self {
         let System { clock, failpoints, .. } = session.system.clone();
         let environment_id = session.settings.serve.environment_id.clone();
-        InboxReader { inbox, run_id: session.run_id.clone(), suppression, environment_id, clock, failpoints }
+        let batch_bytes_max = Memory::of(&session.settings.warehouse).bodies;
+        let run_id = session.run_id.clone();
+        InboxReader { inbox, batch_bytes_max, run_id, suppression, environment_id, clock, failpoints }
     }
 
     /// Applies all pending deliveries in batches, and removes their bodies from the inbox. Deliveries about erased
@@ -123,7 +126,7 @@ impl InboxReader {
             self.environment_id = self.inbox.environment_id()?;
         }
         loop {
-            let pending = self.inbox.pending(BATCH_ROWS_MAX, BATCH_BYTES_MAX)?;
+            let pending = self.inbox.pending(BATCH_ROWS_MAX, self.batch_bytes_max)?;
             if pending.is_empty() {
                 break;
             }

@@ -1,5 +1,4 @@
-//! Splits `memory_limit_mb` between the pages, the row buffers and the stores of a run. The limit covers the complete
-//! process.
+//! Splits `memory_limit_mb`, which covers the complete process. Every limit of bytes in memory is a share of it.
 
 use crate::{config::WarehouseSettings, load::Place};
 
@@ -18,16 +17,19 @@ const PAGES_BYTES_MAX: u64 = 96 * MIB;
 const STORE_FIRST_BYTES: u64 = 64 * MIB;
 /// The maximum share of buffered rows. More buffered rows save no time.
 const WAITING_BYTES_MAX: u64 = 32 * MIB;
+/// Memory of the program itself while it only reads.
+const READER_PROGRAM_BYTES: u64 = 64 * MIB;
 /// The long texts of a window take at most this part of a store's memory, because DuckDB keeps them in memory until a
 /// checkpoint.
 const LONG_TEXTS_DIVISOR: u64 = 2;
 
-/// The shares of a run's memory, in bytes.
+/// The shares of the memory limit, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct MemoryShares {
-    /// Bodies of pages, from their requests until they are flattened.
+pub struct Memory {
+    /// Bodies of pages, from their requests until they are flattened; of a replay, from the archive. Also one batch of
+    /// webhook deliveries.
     pub bodies: usize,
-    /// Flattened pages, over all scans.
+    /// Flattened pages, over all scans. A replay queues one half, and buffers the other until a scan is complete.
     pub pages: usize,
     /// The long texts of one window, which a store writes in one transaction.
     pub long_texts: usize,
@@ -35,9 +37,11 @@ pub(super) struct MemoryShares {
     pub waiting: usize,
     /// The store of each warehouse: DuckDB's engine, or the merges of a Parquet folder.
     pub store: u64,
+    /// The engine of a command that only reads.
+    pub reader: u64,
 }
 
-impl MemoryShares {
+impl Memory {
     /// Computes the shares from the settings.
     pub fn of(settings: &WarehouseSettings) -> Self {
         let store_min = settings.paths.keys().map(|kind| Place::memory_bytes_min(*kind)).max();
@@ -60,6 +64,7 @@ impl MemoryShares {
             long_texts: usize_of(store / LONG_TEXTS_DIVISOR),
             waiting: usize_of(waiting),
             store,
+            reader: limit.saturating_sub(READER_PROGRAM_BYTES),
         }
     }
 }
@@ -72,8 +77,7 @@ mod tests {
     #[test]
     fn p8_the_shares_fit_into_the_limit() {
         for (limit_mib, stores) in [(256, 1), (512, 1), (512, 2), (576, 2), (1024, 1), (100_000, 2)] {
-            let shares =
-                MemoryShares::for_stores(limit_mib * MIB, stores, Place::memory_bytes_min(WarehouseKind::DuckDb));
+            let shares = Memory::for_stores(limit_mib * MIB, stores, Place::memory_bytes_min(WarehouseKind::DuckDb));
             let bodies = shares.bodies as u64 * BODY_MULTIPLE;
             let parts = PROGRAM_BYTES + bodies + shares.pages as u64 + stores * (shares.waiting as u64 + shares.store);
             // The smallest engine exceeds the smallest limit a little.

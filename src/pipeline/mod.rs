@@ -78,6 +78,7 @@ pub use failed_start::FailedStart;
 pub use frozen::Frozen;
 pub use hint::{FileAccess, is_own_lock, load_hint, pipeline_hint, refusal_hint, state_hint};
 pub use limits::{LEARNED_RATE, recall, remember, retry_after_until_ms};
+pub use memory::Memory;
 pub use meter::{Meter, Reading, Wait, log_progress};
 pub use named_surveys::{unknown_in_warehouse, unknown_surveys};
 pub use outcome::Outcome;

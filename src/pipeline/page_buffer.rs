@@ -19,7 +19,7 @@ use crate::{
     model::{DriftRules, FlatPage, Stream},
 };
 
-use super::{PipelineError, memory::MemoryShares};
+use super::{PipelineError, memory::Memory};
 
 /// Bodies of this size or more that are read back from disk are flattened one at a time. The rows of a body take
 /// several times its size, so several large bodies together would exceed the memory limit. A usual page has about
@@ -44,7 +44,7 @@ pub(super) struct Budget {
 
 impl Budget {
     /// Creates a budget of a run with these shares.
-    pub fn new(shares: &MemoryShares) -> Self {
+    pub fn new(shares: &Memory) -> Self {
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
         Self {
             page_bytes: Arc::default(),
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn p8_pages_that_do_not_fit_free_their_memory_once() {
-        let shares = MemoryShares { bodies: 0, pages: PAGE_BYTES_MAX, long_texts: 0, waiting: 0, store: 0 };
+        let shares = Memory { bodies: 0, pages: PAGE_BYTES_MAX, long_texts: 0, waiting: 0, store: 0, reader: 0 };
         let budget = Budget::new(&shares);
         let page = |buffer: &PageBuffer| buffer.parse(BODY).unwrap();
         let mut buffer = PageBuffer::new(&budget, Stream::Responses, DriftRules::default());

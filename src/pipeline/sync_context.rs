@@ -12,7 +12,7 @@ use crate::{
 };
 
 use super::{
-    PipelineError, Progress, Session, assemble::suppression, memory::MemoryShares, page_buffer::Budget,
+    PipelineError, Progress, Session, assemble::suppression, memory::Memory, page_buffer::Budget,
     service_profile::ObservedBehaviours, theme_times::ThemeTimes, ties::TieWatch,
 };
 
@@ -49,7 +49,7 @@ impl SyncContext {
             archive,
             state: session.shared_state(),
             account: session.account.clone(),
-            budget: Budget::new(&MemoryShares::of(&session.settings.warehouse)),
+            budget: Budget::new(&Memory::of(&session.settings.warehouse)),
             progress,
             ties,
             theme_times,

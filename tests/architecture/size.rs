@@ -9,7 +9,7 @@ use super::{
 };
 
 /// Tokens of code and files, as of the last commit that changed them. docs/contributing/size.md says how to change them.
-const RECORDED: Size = Size { tokens: 0, files: 0 };
+const RECORDED: Size = Size { tokens: 633_700, files: 604 };
 /// How far the tokens may be below the recorded number before it has to be lowered.
 const SLACK: usize = 1000;
 

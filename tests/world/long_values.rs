@@ -130,6 +130,32 @@ fn works_with_long_values(choose: fn(Place) -> Place, warehouse: &str, bytes: us
 
 const MIB: usize = 1 << 20;
 
+/// With the least memory limit, a Parquet warehouse writes at most this many bytes of long texts together.
+const WINDOW_BYTES_MAX: i64 = 36 << 20;
+
+#[test]
+fn p8_a_window_with_many_long_texts_is_cut() {
+    let service = Service::start(small(40, 4));
+    for number in 0..60 {
+        let at = at(NOW_MS - 3 * DAY_MS + number * 60_000);
+        let record = json!({
+            "createdAt": at, "updatedAt": at, "deletedAt": null, "questionId": 9100, "questionText": "How?", "questionType": "OPEN",
+            "response": "words ".repeat(MIB / 6), "responseGroupUid": format!("5e551011-0000-4000-8000-{number:012}"), "surveyId": 991,
+            "externalUserId": USER, "visitorId": 880_100, "visitorUuid": UUID, "url": "https://x.example/",
+        });
+        service.control().plant(ListName::Responses, &record.to_string(), None).unwrap();
+    }
+    let place = Place::new(&service).without_duckdb().with_config("[warehouse]\nmemory_limit_mb = 256\n");
+    place.run(&["backfill", "--from", &days_ago(21)]).expect(0);
+    let longest = place.parquet_tables().count(
+        "SELECT max(bytes)::BIGINT FROM (
+             SELECT sum(strlen(answer_text)) AS bytes FROM responses JOIN sync_windows AS scan
+             ON scan.stream = 'responses' AND created_at >= scan.window_start AND created_at < scan.window_end
+             GROUP BY scan.scan_id)",
+    );
+    assert!(longest > MIB as i64 && longest <= WINDOW_BYTES_MAX, "{longest}");
+}
+
 #[test]
 fn p8_long_values_work_with_the_default_memory() {
     works_with_long_values(|place| place, "", MIB, 4_000);

@@ -23,7 +23,7 @@ use super::{
     CommandError, Context,
     flags::LocationArgs,
     printer::{WriteError, write_stderr, write_to},
-    warehouse::open_reader,
+    warehouse::{open_reader, reader_limits},
 };
 use formats::RowWriter;
 use formats::{Csv, Json, Parquet};
@@ -191,8 +191,7 @@ pub(super) fn run(args: &QueryArgs, context: Context) -> Result<u8, CommandError
         let problem = format!("a Parquet file has the result of one statement, and these are {}", statements.len());
         return Err(CommandError::Usage(problem));
     }
-    let limits =
-        ReaderLimits { memory_bytes: settings.warehouse.query_memory_bytes(), statement_time: args.time_limit };
+    let limits = ReaderLimits { statement_time: args.time_limit, ..reader_limits(&settings.warehouse) };
     limit_memory(limits.memory_bytes);
     let mut reader = open_reader(&settings.warehouse, limits)?;
     if statements.is_empty() {

@@ -16,7 +16,7 @@ use crate::{
 };
 
 use super::{
-    super::{PipelineError, assemble::failed, commit::UNCOMMITTED_ROWS_MAX},
+    super::{PipelineError, assemble::failed, commit::UNCOMMITTED_ROWS_MAX, memory::Memory},
     context::ReplayContext,
     flatteners::flatten,
     inventory::ArchivedScan,
@@ -55,6 +55,7 @@ pub(super) fn build<Data: Sync>(
 ) -> Result<Option<(Vec<Warehouse>, Data)>, PipelineError> {
     let ReplayContext { account, stop, progress, .. } = *context;
     let filter = context.filter();
+    let memory = Memory::of(&context.settings.warehouse);
     let BuildPlan { warehouses, open, begin, complete } = plan;
     let (begin, complete) = (&begin, &complete);
     progress.scans.store(scans.len() as u64, Ordering::Relaxed);
@@ -63,8 +64,9 @@ pub(super) fn build<Data: Sync>(
     let slot = &mut opened;
     let is_done = thread::scope(move |scope| {
         let reader = scope.spawn(move || {
-            let budget = PageBudget::default();
-            ArchiveReader { filter, writers, budget, account, stop, progress }.read_all(scans)
+            let budget = PageBudget::new(memory.pages / 2);
+            ArchiveReader { filter, writers, budget, bodies_max: memory.bodies, account, stop, progress }
+                .read_all(scans)
         });
         // If `open` fails, the queues are dropped, and the reader ends.
         let (destinations, data) = slot.insert(open()?);
@@ -75,7 +77,7 @@ pub(super) fn build<Data: Sync>(
         let mut handles = Vec::new();
         for (destination, steps) in destinations.iter_mut().zip(queues) {
             let complete = move |destination: &mut Warehouse| complete(destination, data);
-            let writer = Writer { filter, account };
+            let writer = Writer { filter, buffer_bytes_max: memory.pages / 2, account };
             handles.push(scope.spawn(move || {
                 let written = begin(destination, data).and_then(|()| writer.write(destination, &steps, complete));
                 written.map_err(failed(destination.name()))
@@ -100,6 +102,7 @@ pub(super) fn build<Data: Sync>(
 /// Writes one warehouse.
 struct Writer<'a> {
     filter: PageFilter<'a>,
+    buffer_bytes_max: usize,
     account: &'a TimeAccount,
 }
 
@@ -116,7 +119,7 @@ impl Writer<'_> {
         steps: &Receiver<WriterStep>,
         complete: impl Fn(&mut Warehouse) -> Result<(), LoadError>,
     ) -> Result<(), LoadError> {
-        let (mut buffer, mut uncommitted, mut rows) = (ScanPageBuffer::default(), Vec::new(), 0);
+        let (mut buffer, mut uncommitted, mut rows) = (ScanPageBuffer::new(self.buffer_bytes_max), Vec::new(), 0);
         for step in steps {
             let _busy = self.account.enter(Activity::Write);
             let (is_last, committed) = match step {

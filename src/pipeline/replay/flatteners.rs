@@ -19,9 +19,6 @@ use crate::{
 
 /// The maximum number of threads. This many threads flatten as fast as a warehouse can write.
 const THREADS_MAX: usize = 4;
-/// The maximum size of queued bodies, unless a single page is larger. The rows of a body take several times as much
-/// memory, and count for [`super::page_budget`] only after the queue.
-const QUEUED_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The maximum number of queued pages and steps.
 const QUEUED_MAX: usize = 64;
 
@@ -53,6 +50,9 @@ pub(super) struct Flatteners<T> {
     queue: VecDeque<QueueEntry<T>>,
     queued_pages: usize,
     queued_bytes: usize,
+    /// The maximum size of queued bodies, unless a single page is larger. The rows of a body take several times as much
+    /// memory, and count for [`super::page_budget`] only after the queue.
+    queued_bytes_max: usize,
 }
 
 /// An entry of the queue.
@@ -66,6 +66,7 @@ impl<T> Flatteners<T> {
     /// Starts the threads, which end when the `Flatteners` are dropped.
     pub fn start<'scope>(
         scope: &'scope Scope<'scope, '_>,
+        queued_bytes_max: usize,
         suppression: &'scope Suppression,
         account: &'scope TimeAccount,
     ) -> Self {
@@ -76,7 +77,7 @@ impl<T> Flatteners<T> {
             let requests = Arc::clone(&requests);
             scope.spawn(move || flatten_all(&requests, suppression, account));
         }
-        Self { pages, threads, queue: VecDeque::new(), queued_pages: 0, queued_bytes: 0 }
+        Self { pages, threads, queue: VecDeque::new(), queued_pages: 0, queued_bytes: 0, queued_bytes_max }
     }
 
     /// Returns how many queued pages keep the threads busy: two for each thread, one in work and one waiting.
@@ -107,7 +108,7 @@ impl<T> Flatteners<T> {
     /// The queue is full if it has `pages` pages, too many bytes or too many entries.
     pub fn next_entry(&mut self, pages: usize) -> Option<Result<Output<T>, PipelineError>> {
         let is_full =
-            self.queued_pages >= pages || self.queued_bytes >= QUEUED_BYTES_MAX || self.queue.len() >= QUEUED_MAX;
+            self.queued_pages >= pages || self.queued_bytes >= self.queued_bytes_max || self.queue.len() >= QUEUED_MAX;
         if matches!(self.queue.front()?, QueueEntry::Page(..)) && !is_full {
             return None;
         }
@@ -178,9 +179,11 @@ mod tests {
         ArchivedPage { scan: Arc::new(scan), rules: DriftRules::default(), body: Arc::new(body.into_bytes()) }
     }
 
+    const QUEUED_BYTES_MAX: usize = 16 << 20;
+
     fn with_flatteners(test: impl FnOnce(Flatteners<&'static str>)) {
         let (suppression, account) = Default::default();
-        thread::scope(|scope| test(Flatteners::start(scope, &suppression, &account)));
+        thread::scope(|scope| test(Flatteners::start(scope, QUEUED_BYTES_MAX, &suppression, &account)));
     }
 
     #[test]

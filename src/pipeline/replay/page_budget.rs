@@ -8,15 +8,11 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc::Sender};
 
 use crate::model::FlatPage;
 
-/// The maximum size of the queued pages, and of the pages that a writer buffers. A larger page is queued alone.
-const BYTES_MAX: usize = 64 * 1024 * 1024;
-
-/// Size of the queued pages from which on the writers are the bottleneck, and should get the processors.
-const WRITERS_BUSY_BYTES: usize = BYTES_MAX / 4;
-
 /// Counts the bytes of queued pages. Clones share the count.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct PageBudget {
+    /// The maximum size of the queued pages. A larger page is queued alone.
+    bytes_max: usize,
     queued: Arc<(Mutex<usize>, Condvar)>,
 }
 
@@ -31,9 +27,14 @@ pub(super) struct PageReservation {
 }
 
 impl PageBudget {
-    /// Returns true if the writers have enough queued pages, so that the reader should slow down.
+    pub fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, queued: Arc::default() }
+    }
+
+    /// Returns true if the writers are the bottleneck and should get the processors, so that the reader should slow
+    /// down.
     pub fn are_writers_busy(&self) -> bool {
-        *self.queued.0.lock().unwrap_or_else(PoisonError::into_inner) >= WRITERS_BUSY_BYTES
+        *self.queued.0.lock().unwrap_or_else(PoisonError::into_inner) >= self.bytes_max / 4
     }
 
     /// Waits until the page fits into the budget, and reserves its bytes. `owner` is the thread that frees the page.
@@ -41,7 +42,7 @@ impl PageBudget {
         let bytes = page.memory_bytes();
         let (queued, changed) = &*self.queued;
         let queued = queued.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_full = |queued: &mut usize| *queued > 0 && queued.saturating_add(bytes) > BYTES_MAX;
+        let is_full = |queued: &mut usize| *queued > 0 && queued.saturating_add(bytes) > self.bytes_max;
         *changed.wait_while(queued, is_full).unwrap_or_else(PoisonError::into_inner) += bytes;
         Arc::new(PageReservation { bytes, budget: self.clone(), owner })
     }
@@ -56,20 +57,26 @@ impl Drop for PageReservation {
 }
 
 /// Buffers the pages of a scan until the writer applies the scan. Buffers no page if all pages together are too large.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ScanPageBuffer {
+    bytes_max: usize,
     pages: Vec<(Arc<FlatPage>, Sender<Arc<FlatPage>>)>,
     bytes: usize,
     has_overflowed: bool,
 }
 
 impl ScanPageBuffer {
-    /// Adds a page. If the pages reach [`BYTES_MAX`], drops them and all later pages of the scan. The writer then reads
+    /// Creates a buffer for pages of this size.
+    pub fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, pages: Vec::new(), bytes: 0, has_overflowed: false }
+    }
+
+    /// Adds a page. If the pages reach the size of the buffer, drops them and all later pages of the scan. The writer then reads
     /// the scan from the archive.
     pub fn push(&mut self, page: Arc<FlatPage>, reservation: &PageReservation) {
         self.pages.push((page, reservation.owner.clone()));
         self.bytes += reservation.bytes;
-        if self.has_overflowed || self.bytes >= BYTES_MAX {
+        if self.has_overflowed || self.bytes >= self.bytes_max {
             self.clear();
             self.has_overflowed = true;
         }
@@ -100,6 +107,8 @@ mod tests {
         model::{DriftRules, Stream},
     };
 
+    const BYTES_MAX: usize = 64 << 20;
+
     fn page() -> FlatPage {
         let body = br#"{"data":[{"id":1,"responseGroupUid":"a","questionId":1,"createdAt":"2026-01-01T00:00:00Z"}]}"#;
         flatten_page(Stream::Themes, body, DriftRules::default()).unwrap()
@@ -111,7 +120,7 @@ mod tests {
 
     #[test]
     fn p8_a_reader_waits_while_too_many_pages_are_queued() {
-        let budget = PageBudget::default();
+        let budget = PageBudget::new(BYTES_MAX);
         let first = reserved(&budget, &page());
         assert!(!budget.are_writers_busy());
         let full = BYTES_MAX - first.bytes;
@@ -129,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_page_larger_than_the_budget_is_queued_alone() {
-        let budget = PageBudget::default();
+        let budget = PageBudget::new(BYTES_MAX);
         let larger = FlatPage { absent: vec!["a".repeat(BYTES_MAX)], ..page() };
         assert!(reserved(&budget, &larger).bytes > BYTES_MAX);
         assert_eq!(*budget.queued.0.lock().unwrap(), 0);
@@ -138,7 +147,7 @@ mod tests {
     #[test]
     fn p8_a_writer_holds_pages_until_cleared_or_full() {
         let (owner, returned) = channel();
-        let (budget, mut buffer) = (PageBudget::default(), ScanPageBuffer::default());
+        let (budget, mut buffer) = (PageBudget::new(BYTES_MAX), ScanPageBuffer::new(BYTES_MAX));
         let small = Arc::new(page());
         buffer.push(Arc::clone(&small), &budget.reserve(&small, owner.clone()));
         assert!(returned.try_recv().is_err());

@@ -35,6 +35,8 @@ pub(super) struct ArchiveReader<'a> {
     pub filter: PageFilter<'a>,
     pub writers: Vec<SyncSender<WriterStep>>,
     pub budget: PageBudget,
+    /// The maximum size of the bodies that are queued to be flattened.
+    pub bodies_max: usize,
     pub account: &'a TimeAccount,
     pub stop: &'a CancellationToken,
     pub progress: &'a ReplayProgress,
@@ -44,7 +46,7 @@ impl ArchiveReader<'_> {
     /// Sends the steps of these scans, in order, followed by [`WriterStep::Complete`].
     pub fn read_all(self, scans: &[ArchivedScan]) -> Result<(), ReadStop> {
         thread::scope(|scope| {
-            let mut flatteners = Flatteners::start(scope, self.filter.suppression, self.account);
+            let mut flatteners = Flatteners::start(scope, self.bodies_max, self.filter.suppression, self.account);
             for archived in scans {
                 self.read(archived, &mut flatteners)?;
             }

@@ -18,7 +18,7 @@ use crate::{
 };
 
 use super::{
-    super::{PipelineError, assemble::open_reader},
+    super::{PipelineError, assemble::open_reader, memory::Memory},
     report::Measured,
 };
 
@@ -28,8 +28,6 @@ const ENVIRONMENTS_MAX: usize = 10;
 const ID_CHARS_MAX: usize = 64;
 /// The maximum number of deliveries that are read from the inbox.
 const DELIVERIES_MAX: u32 = 10_000;
-/// The maximum size of the deliveries that are read from the inbox.
-const DELIVERY_BYTES_MAX: usize = 16 << 20;
 /// Time limit of a query.
 const QUERY_TIME: Duration = Duration::from_secs(20);
 
@@ -110,7 +108,7 @@ fn count_in_inbox(settings: &Settings, add: &mut impl FnMut(String, u64)) -> Res
     if let Some(id) = inbox.environment_id()? {
         add(id, 0);
     }
-    for delivery in inbox.pending(DELIVERIES_MAX, DELIVERY_BYTES_MAX)? {
+    for delivery in inbox.pending(DELIVERIES_MAX, Memory::of(&settings.warehouse).bodies)? {
         if let Some(id) = summarize_body(&delivery.body).environment_id {
             add(id, 1);
         }
