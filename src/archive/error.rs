@@ -3,18 +3,14 @@
 use std::{io, path::PathBuf};
 
 use super::FileHeader;
+use crate::files::FileError;
 
 /// An error of the archive.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
     /// Reading or writing failed.
-    #[error("cannot {action} {}", path.display())]
-    Io {
-        action: &'static str,
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// No space is left.
     #[error("no space is left for {}", path.display())]
     Full {
@@ -54,7 +50,7 @@ impl ArchiveError {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
                 ArchiveError::Full { path, source }
             }
-            _ => ArchiveError::Io { action, path, source },
+            _ => ArchiveError::File(FileError { action, path, source }),
         }
     }
 }

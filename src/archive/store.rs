@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    files,
+    files::{self, FileError},
     model::{DAY_MS, DurableStep, Failpoints, Scan, ScanId, format_ms},
 };
 
@@ -89,7 +89,7 @@ impl Archive {
         match Spool::recover(&self.under_way(&scan.id), self.failpoints.clone()) {
             Ok(recovered) if recovered.header.scan == *scan => Ok(Some(recovered)),
             Ok(_) | Err(ArchiveError::NotOurs { .. }) => Ok(None),
-            Err(ArchiveError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(ArchiveError::File(FileError { source, .. })) if source.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -147,7 +147,9 @@ impl CommandError {
                 "a run of studysync writes to it: try again when the run has ended; `publish` under [warehouse] keeps a copy that \
                  can be read at any time",
             ),
-            CommandError::Load(LoadError::Io { path, source, .. }) => refusal_hint(path, source, FileAccess::Read),
+            CommandError::Load(LoadError::File(FileError { path, source, .. })) => {
+                refusal_hint(path, source, FileAccess::Read)
+            }
             CommandError::Load(source) => load_hint(source),
             CommandError::Query(LoadError::TimedOut { .. }) => {
                 Some("query less (a range of created_at, one survey), or raise the limit with --time-limit")

@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 use crate::{
     archive::ArchiveError, files::FileError, load::LoadError, person::SuppressionError, pipeline::PipelineError,
-    recordings::RecordingsError, source::SourceError, state::StateError,
+    source::SourceError, state::StateError,
 };
 
 /// An error of an erasure.
@@ -74,12 +74,6 @@ impl From<StateError> for EraseError {
 impl From<SuppressionError> for EraseError {
     fn from(error: SuppressionError) -> Self {
         PipelineError::Person(error).into()
-    }
-}
-
-impl From<RecordingsError> for EraseError {
-    fn from(error: RecordingsError) -> Self {
-        PipelineError::Recordings(error).into()
     }
 }
 

@@ -70,8 +70,9 @@ pub struct FileError {
 
 impl FileError {
     /// Returns a function for `map_err` that adds the action and the path to an I/O error.
-    pub fn of(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
-        move |source| FileError { action, path: path.to_owned(), source }
+    pub fn of<E: Into<io::Error>>(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(E) -> FileError {
+        let path = path.into();
+        move |source| FileError { action, path, source: source.into() }
     }
 }
 

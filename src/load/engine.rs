@@ -12,7 +12,7 @@ use duckdb::{Config, Connection};
 use self::arrow_scan::ArrowTables;
 use super::LoadError;
 use crate::{
-    files,
+    files::{self, FileError},
     model::{DurableStep, Failpoints},
 };
 
@@ -166,7 +166,7 @@ impl Engine {
     /// Hits the failpoint of a durable step on the file at `path`. Callers call it before each such step, so that tests
     /// can stop the run there.
     pub(super) fn hit(&self, step: DurableStep, path: &Path) -> Result<(), LoadError> {
-        let failed = |source| LoadError::Io { action: "write", path: path.to_owned(), source };
+        let failed = |source| LoadError::File(FileError { action: "write", path: path.to_owned(), source });
         self.failpoints.hit(step).map_err(failed)
     }
 

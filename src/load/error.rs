@@ -7,7 +7,10 @@ use std::{
 
 use arrow::error::ArrowError;
 
-use crate::{files, schema::Table};
+use crate::{
+    files::{self, FileError},
+    schema::Table,
+};
 
 /// An error of a warehouse.
 #[derive(Debug, thiserror::Error)]
@@ -57,13 +60,8 @@ pub enum LoadError {
     #[error("DuckDB's extension {name} cannot be loaded: {why}")]
     NoExtension { name: &'static str, why: String },
     /// Reading or writing a file or folder failed.
-    #[error("cannot {action} {}", path.display())]
-    Io {
-        action: &'static str,
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// The engine refused a statement, or failed to run it.
     #[error("the engine failed to {action}")]
     Engine {
@@ -109,7 +107,7 @@ impl LoadError {
             }
             if message.contains(TOO_MANY_FILES) {
                 let path = PathBuf::from(quoted(&message).unwrap_or("the engine's files"));
-                return LoadError::Io { action: "open", path, source: too_many_files() };
+                return LoadError::File(FileError { action: "open", path, source: too_many_files() });
             }
             // The message becomes the source, because it has every detail. The source of a DuckDB error is only a
             // constant code.
@@ -145,7 +143,7 @@ impl LoadError {
     }
 
     /// Returns a closure for `map_err` that makes the error of a failed file operation. The error is
-    /// [`LoadError::Full`] if the disk or a quota is full, or else [`LoadError::Io`]. `action` completes the message
+    /// [`LoadError::Full`] if the disk or a quota is full, or else [`LoadError::File`]. `action` completes the message
     /// "cannot ... PATH".
     pub(super) fn io<'p>(action: &'static str, path: &'p Path) -> impl Fn(io::Error) -> LoadError + Copy + use<'p> {
         move |source| {
@@ -154,7 +152,7 @@ impl LoadError {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
                     LoadError::Full { path, source }
                 }
-                _ => LoadError::Io { action, path, source },
+                _ => LoadError::File(FileError { action, path, source }),
             }
         }
     }

@@ -128,7 +128,7 @@ fn exchange(left: &Path, right: &Path) -> Result<bool, FileError> {
     match renameat_with(CWD, left, CWD, right, RenameFlags::EXCHANGE) {
         Ok(()) => Ok(true),
         Err(Errno::NOSYS | Errno::INVAL | Errno::NOTSUP) => Ok(false),
-        Err(errno) => Err(FileError::of("replace", left)(errno.into())),
+        Err(errno) => Err(FileError::of("replace", left)(errno)),
     }
 }
 

@@ -5,17 +5,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::files::FileError;
+
 /// An error of the suppression list or of its key.
 #[derive(Debug, thiserror::Error)]
 pub enum SuppressionError {
     /// A file cannot be read or written.
-    #[error("cannot {action} {}", path.display())]
-    Io {
-        action: &'static str,
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// The content of the file is invalid.
     #[error("{} cannot be read: {why}", path.display())]
     Damaged { path: PathBuf, why: String },
@@ -33,6 +30,6 @@ pub enum SuppressionError {
 impl SuppressionError {
     /// Returns a function that adds the action and the path to an I/O error.
     pub(super) fn io(action: &'static str, path: &Path) -> impl Fn(io::Error) -> SuppressionError {
-        move |source| SuppressionError::Io { action, path: path.to_owned(), source }
+        move |source| SuppressionError::File(FileError { action, path: path.to_owned(), source })
     }
 }

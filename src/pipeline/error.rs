@@ -13,7 +13,6 @@ use crate::{
     load::LoadError,
     model::Scope,
     person::SuppressionError,
-    recordings::RecordingsError,
     source::{SourceError, Stop},
     state::StateError,
     upsert::InputError,
@@ -37,8 +36,6 @@ pub enum PipelineError {
         source: LoadError,
     },
     #[error(transparent)]
-    Recordings(#[from] RecordingsError),
-    #[error(transparent)]
     State(#[from] StateError),
     /// The suppression list cannot be read. Without it a run would store erased people again.
     #[error("it is not known who is kept out")]
@@ -52,9 +49,9 @@ pub enum PipelineError {
     /// The archive lacks pages, so that a replay would lose rows.
     #[error("{0}")]
     NotReplayable(String),
-    /// A rebuilt warehouse cannot replace the old one, which is unchanged.
+    /// A recording cannot be read or written, or a rebuilt warehouse cannot replace the old one, which is unchanged.
     #[error(transparent)]
-    Swap(#[from] FileError),
+    File(#[from] FileError),
     /// A commit note in the archive cannot be read, because it is damaged or of a newer version of the program.
     #[error("a note in the archive cannot be read: {0}")]
     Note(String),

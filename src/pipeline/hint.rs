@@ -40,8 +40,8 @@ pub fn pipeline_hint(error: &PipelineError) -> Option<&'static str> {
         ),
         PipelineError::Person(SuppressionError::Damaged { .. }) => Some("restore it from a backup"),
         PipelineError::Person(SuppressionError::Newer { .. }) => Some("use the newer version of studysync"),
-        PipelineError::Person(SuppressionError::Io { path, source, .. })
-        | PipelineError::Swap(FileError { path, source, .. })
+        PipelineError::Person(SuppressionError::File(FileError { path, source, .. }))
+        | PipelineError::File(FileError { path, source, .. })
         | PipelineError::Results { path, source } => refusal_hint(path, source, FileAccess::Write),
         PipelineError::NotReplayable(_) => Some(
             "the warehouse is unchanged; a range whose scans are all archived can be replayed with --from and --to, and \
@@ -132,7 +132,7 @@ pub fn refusal_hint(path: &Path, error: &io::Error, access: FileAccess) -> Optio
 fn archive_hint(error: &ArchiveError) -> Option<&'static str> {
     match error {
         ArchiveError::Full { .. } => Some(SPACE),
-        ArchiveError::Io { path, source, .. } => refusal_hint(path, source, FileAccess::Write),
+        ArchiveError::File(FileError { path, source, .. }) => refusal_hint(path, source, FileAccess::Write),
         ArchiveError::OtherService { .. } | ArchiveError::OtherOwner { .. } => Some(
             "name another folder with --archive (path under [archive]): a folder holds the pages of one service, environment and state \
              file. After the state file was renamed, remove owner.json from the folder",
@@ -232,7 +232,7 @@ pub fn load_hint(error: &LoadError) -> Option<&'static str> {
         error if error.is_out_of_memory() => {
             Some("raise memory_limit_mb under [warehouse] and run the same command again: nothing committed is lost")
         }
-        LoadError::Io { path, source, .. } => refusal_hint(path, source, FileAccess::Write),
+        LoadError::File(FileError { path, source, .. }) => refusal_hint(path, source, FileAccess::Write),
         _ => None,
     }
 }

@@ -12,11 +12,9 @@
 //! Names of folders and uploads are hashes, because ids of the service are arbitrary texts. This module sends no
 //! requests and knows no warehouse.
 
-mod error;
 mod partial;
 mod upload;
 
-pub use error::RecordingsError;
 pub use partial::{FileVersion, PartialFile};
 pub use upload::{MissingReason, MissingRecording, Recording, STORED, UploadKey, UploadOutcome};
 
@@ -26,11 +24,9 @@ use std::{
 };
 
 use crate::{
-    files,
+    files::{self, FileError},
     model::{DurableStep, Failpoints, Identifier, IdentifierKind, RowStamp},
 };
-
-use error::failed;
 
 /// A folder of recordings. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -57,8 +53,8 @@ impl Recordings {
     }
 
     /// Creates the folder if it does not exist.
-    pub fn make_folder(&self) -> Result<(), RecordingsError> {
-        files::create_folders(&self.root).map_err(failed("create", &self.root))
+    pub fn make_folder(&self) -> Result<(), FileError> {
+        files::create_folders(&self.root).map_err(FileError::of("create", &self.root))
     }
 
     /// Returns true if the folder exists.
@@ -68,7 +64,7 @@ impl Recordings {
 
     /// Returns the stored outcome of an upload. Returns `None` if no outcome is stored, if its file is no valid JSON,
     /// or if the recording is missing or has another size.
-    pub fn find(&self, key: &UploadKey) -> Result<Option<UploadOutcome>, RecordingsError> {
+    pub fn find(&self, key: &UploadKey) -> Result<Option<UploadOutcome>, FileError> {
         Ok(self.noted(key)?.filter(|outcome| match outcome {
             UploadOutcome::Stored(recording) => self.is_stored(&self.relative_path(key, recording), recording.bytes),
             UploadOutcome::Missing(_) => true,
@@ -83,11 +79,11 @@ impl Recordings {
 
     /// Returns the noted outcome of an upload, also if the file of the recording is gone. Returns `None` if no outcome
     /// is stored, or if its file is no valid JSON.
-    pub fn noted(&self, key: &UploadKey) -> Result<Option<UploadOutcome>, RecordingsError> {
+    pub fn noted(&self, key: &UploadKey) -> Result<Option<UploadOutcome>, FileError> {
         let path = self.outcome_path(key);
         let text = match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            text => text.map_err(failed("read", &path))?,
+            text => text.map_err(FileError::of("read", &path))?,
         };
         // A damaged outcome file only costs one more download.
         Ok(serde_json::from_slice(&text).ok())
@@ -99,9 +95,9 @@ impl Recordings {
     }
 
     /// Begins a download, or resumes an interrupted one.
-    pub fn begin(&self, key: &UploadKey) -> Result<PartialFile, RecordingsError> {
+    pub fn begin(&self, key: &UploadKey) -> Result<PartialFile, FileError> {
         let folder = self.root.join(folder_of(&key.session));
-        files::create_folders(&folder).map_err(failed("create", &folder))?;
+        files::create_folders(&folder).map_err(FileError::of("create", &folder))?;
         PartialFile::open(folder.join(key.name()))
     }
 
@@ -114,26 +110,26 @@ impl Recordings {
         partial: PartialFile,
         media_type: Option<String>,
         now_ms: i64,
-        written: impl FnOnce(&str) -> Result<Option<RowStamp>, RecordingsError>,
-    ) -> Result<Recording, RecordingsError> {
+        written: impl FnOnce(&str) -> Result<Option<RowStamp>, FileError>,
+    ) -> Result<Recording, FileError> {
         let (sha256, bytes, from) = partial.finish()?;
         let written = written(&sha256)?;
         let recording = Recording { sha256, bytes, media_type, fetched_ms: now_ms, written };
         let path = self.root.join(self.relative_path(key, &recording));
-        self.failpoints.hit(DurableStep::RecordingKept).map_err(failed("keep", &path))?;
-        files::replace(&from, &path).map_err(failed("keep", &path))?;
+        self.failpoints.hit(DurableStep::RecordingKept).map_err(FileError::of("keep", &path))?;
+        files::replace(&from, &path).map_err(FileError::of("keep", &path))?;
         self.note(key, &UploadOutcome::Stored(recording.clone()))?;
         PartialFile::forget(&self.root.join(folder_of(&key.session)).join(key.name()))?;
         Ok(recording)
     }
 
     /// Removes a partial download that will not be resumed.
-    pub fn discard(&self, key: &UploadKey) -> Result<(), RecordingsError> {
+    pub fn discard(&self, key: &UploadKey) -> Result<(), FileError> {
         PartialFile::remove(&self.root.join(folder_of(&key.session)).join(key.name()))
     }
 
     /// Writes the outcome of an upload next to the recordings, durably.
-    pub fn note(&self, key: &UploadKey, upload: &UploadOutcome) -> Result<(), RecordingsError> {
+    pub fn note(&self, key: &UploadKey, upload: &UploadOutcome) -> Result<(), FileError> {
         use std::io::Write as _;
         let path = self.outcome_path(key);
         let write = || {
@@ -144,7 +140,7 @@ impl Recordings {
             self.failpoints.hit(DurableStep::RecordingNoted)?;
             output.finish()
         };
-        write().map_err(failed("write", &path))
+        write().map_err(FileError::of("write", &path))
     }
 
     /// Returns the path of the file with the outcome of an upload.
@@ -153,7 +149,7 @@ impl Recordings {
     }
 
     /// Counts the recordings of the sessions among these identifiers. Other identifiers are ignored.
-    pub fn count(&self, people: &[Identifier]) -> Result<StoredRecordings, RecordingsError> {
+    pub fn count(&self, people: &[Identifier]) -> Result<StoredRecordings, FileError> {
         let mut stored = StoredRecordings::default();
         for folder in self.folders_of(people) {
             let Some(entries) = listed(&folder)? else { continue };
@@ -162,7 +158,7 @@ impl Recordings {
                 let path = entry.path();
                 if path.extension().is_none_or(|extension| extension == "part") {
                     stored.files += 1;
-                    stored.bytes += entry.metadata().map_err(failed("look at", &path))?.len();
+                    stored.bytes += entry.metadata().map_err(FileError::of("look at", &path))?.len();
                 }
             }
         }
@@ -171,16 +167,16 @@ impl Recordings {
 
     /// Removes the folders of the sessions among these identifiers, durably. Returns the number of removed recordings
     /// and partial downloads.
-    pub fn remove(&self, people: &[Identifier]) -> Result<u64, RecordingsError> {
+    pub fn remove(&self, people: &[Identifier]) -> Result<u64, FileError> {
         let stored = self.count(people)?;
         for folder in self.folders_of(people) {
-            if files::metadata(&folder).map_err(failed("look at", &folder))?.is_none() {
+            if files::metadata(&folder).map_err(FileError::of("look at", &folder))?.is_none() {
                 continue;
             }
-            self.failpoints.hit(DurableStep::RecordingRemoved).map_err(failed("remove", &folder))?;
-            fs::remove_dir_all(&folder).map_err(failed("remove", &folder))?;
+            self.failpoints.hit(DurableStep::RecordingRemoved).map_err(FileError::of("remove", &folder))?;
+            fs::remove_dir_all(&folder).map_err(FileError::of("remove", &folder))?;
             let above = files::folder_of(&folder);
-            files::sync_folder(above).map_err(failed("sync", above))?;
+            files::sync_folder(above).map_err(FileError::of("sync", above))?;
         }
         Ok(stored.files)
     }
@@ -196,10 +192,10 @@ impl Recordings {
 }
 
 /// Returns the entries of a folder. Returns `None` if the folder does not exist.
-fn listed(folder: &Path) -> Result<Option<Vec<fs::DirEntry>>, RecordingsError> {
+fn listed(folder: &Path) -> Result<Option<Vec<fs::DirEntry>>, FileError> {
     match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        entries => entries.and_then(Iterator::collect).map(Some).map_err(failed("list", folder)),
+        entries => entries.and_then(Iterator::collect).map(Some).map_err(FileError::of("list", folder)),
     }
 }
 

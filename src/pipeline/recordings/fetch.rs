@@ -14,8 +14,9 @@ use super::{
 };
 use crate::{
     clock::Clock,
+    files::FileError,
     model::{DAY_MS, FlagSet, RowStamp, RunId, is_in_future},
-    recordings::{MissingReason, MissingRecording, PartialFile, Recordings, RecordingsError, STORED, UploadOutcome},
+    recordings::{MissingReason, MissingRecording, PartialFile, Recordings, STORED, UploadOutcome},
     source::{DownloadOutcome, DownloadRequest, DownloadStart, Failure, PartialDownload, Source, Stop, host_of},
 };
 
@@ -236,7 +237,7 @@ impl Fetcher {
         upload: &PendingDownload,
         status: &str,
         sha256: Option<&str>,
-    ) -> Result<Option<RowStamp>, RecordingsError> {
+    ) -> Result<Option<RowStamp>, FileError> {
         if upload.has(status, sha256) {
             return Ok(self.recordings.noted(&upload.key)?.and_then(|noted| noted.written().cloned()));
         }
@@ -356,7 +357,7 @@ impl LinkResult {
             Declined::TooLarge => Ok(LinkResult::Missing(MissingReason::TooLarge)),
             Declined::DoesNotFit(reason) => Ok(LinkResult::DoesNotFit(reason)),
             Declined::NextRun(reason) => Ok(LinkResult::NextRun(reason)),
-            Declined::File(error) => Err(PipelineError::Recordings(error)),
+            Declined::File(error) => Err(PipelineError::File(error)),
         }
     }
 }

@@ -81,12 +81,12 @@ impl Run {
                 remember_folder(&self.session.state(), &settings, self.session.now_ms())?;
                 self.fetch_all(&fetcher, checks_files).await
             }
-            Err(error) => Err(PipelineError::Recordings(error)),
+            Err(error) => Err(PipelineError::File(error)),
         };
         self.recordings.report.bytes = fetcher.allowance.received_bytes();
         self.recordings.last_pass_at = Some(Instant::now());
         match fetched {
-            Err(error @ PipelineError::Recordings(_)) => {
+            Err(error @ PipelineError::File(_)) => {
                 let note = format!("{}: the recordings are left to the next run", chain(&error));
                 tracing::warn!("{note}");
                 self.findings.add_attention_note(note);

@@ -4,7 +4,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{
-    recordings::{FileVersion, PartialFile, RecordingsError},
+    files::FileError,
+    recordings::{FileVersion, PartialFile},
     source::{DownloadSink, DownloadStart},
 };
 
@@ -78,7 +79,7 @@ pub(super) enum Declined {
     DoesNotFit(String),
     /// Another download found that the host refuses requests.
     NextRun(String),
-    File(RecordingsError),
+    File(FileError),
 }
 
 /// Bytes that a response announced and that have not arrived. Dropping the claim returns them to the allowance.

@@ -213,7 +213,7 @@ fn group_range(group: &RowGroupMetaData, column: Option<usize>) -> Option<TimeRa
     Some(TimeRange { start_us: *first, end_us: last.saturating_add(1) })
 }
 
-/// Returns the error for a file that cannot be read: [`LoadError::Io`] if the error came from outside of the Parquet
+/// Returns the error for a file that cannot be read: [`LoadError::File`] if the error came from outside of the Parquet
 /// reader, such as the file system, or else [`LoadError::Damaged`].
 pub(super) fn unreadable(path: &Path, error: ParquetError) -> LoadError {
     match error {
