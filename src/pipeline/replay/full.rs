@@ -69,8 +69,9 @@ pub(super) fn replay(context: ReplayContext<'_>, archive: &Archive) -> Result<Re
     fit_coverage(state, &scans, &ledgers, &mut replayed)?;
     let places = places(&settings.warehouse);
     places.iter().try_for_each(Place::replace)?;
-    for (place, (name, ledger)) in places.iter().zip(&ledgers) {
-        let location = place.location();
+    for place in &places {
+        let (name, location) = (place.name(), place.location());
+        let Some(ledger) = ledgers.get(name) else { continue };
         let ids: HashSet<&ScanId> = ledger.iter().map(|entry| &entry.scan.id).collect();
         let known = state.destination(name)?.and_then(|known| known.last_scan_id);
         let last = known.as_ref().filter(|last| ids.contains(last)).or_else(|| ids.iter().max().copied());
