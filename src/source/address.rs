@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 
 use bytes::Bytes;
-use reqwest::Url;
+use reqwest::{Method, Url};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::model::{PageRequest, PageToken, Scope, StatusFilter, Stream, Window};
@@ -15,45 +15,93 @@ use crate::model::{PageRequest, PageToken, Scope, StatusFilter, Stream, Window};
 /// The latest date of JavaScript, in the year 275760. A window that ends later is requested without `end`.
 const TIME_MS_MAX: i64 = 8_640_000_000_000_000;
 
-/// The address of a request.
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CallKind {
+    /// A page of this list.
+    List(Stream),
+    /// A purge of visitors. Its answer is read by the caller.
+    Purge,
+    /// One person; the answer must be JSON.
+    ReadUser,
+    /// An upsert of one person; its answer may have any body.
+    UpsertUser,
+}
+
+/// A request to the service, with its address.
 #[derive(Clone, Debug)]
-pub(super) struct Address {
+pub(super) struct Call {
+    pub kind: CallKind,
     pub url: Url,
-    /// The address for people, with a hash in place of the page token.
+    /// The address for people, with a hash in place of the page token or the id of a person.
     pub shown: String,
-    /// The list that is requested, if any.
-    pub list: Option<Stream>,
+    /// True if the request has a page token.
+    pub has_token: bool,
     /// True if the request asks for rows of one millisecond, rather than a page of a window.
     pub is_tie_probe: bool,
     /// The longest body of the answer that is read; `None` for the limit of the settings.
     pub body_bytes_max: Option<usize>,
-    /// The body of a POST; `None` for a list call. The answer to a POST is not read as a page.
+    /// The body of a POST, which is never shown; `None` for a GET.
     pub posted: Option<Bytes>,
 }
 
-/// Builds the address and body of a purge of visitors. The body names people and is never shown.
-pub(super) fn of_purge(base_url: &Url, body: Bytes) -> Address {
+impl Call {
+    fn new(kind: CallKind, url: Url, shown: String, posted: Option<Bytes>) -> Self {
+        Call { kind, url, shown, has_token: false, is_tie_probe: false, body_bytes_max: None, posted }
+    }
+
+    pub fn method(&self) -> Method {
+        if self.posted.is_some() { Method::POST } else { Method::GET }
+    }
+
+    /// Returns true for requests about one person, of which errors and logs contain nothing.
+    pub fn is_about_person(&self) -> bool {
+        matches!(self.kind, CallKind::ReadUser | CallKind::UpsertUser)
+    }
+}
+
+/// Returns the base URL with `path` appended.
+fn with_path(base_url: &Url, path: &str) -> Url {
     let mut url = base_url.clone();
-    url.set_path(&format!("{}/v2/purge/visitors", base_url.path().trim_end_matches('/')));
-    Address { shown: url.to_string(), url, list: None, is_tie_probe: false, body_bytes_max: None, posted: Some(body) }
+    url.set_path(&format!("{}{path}", base_url.path().trim_end_matches('/')));
+    url
+}
+
+/// Builds a purge of visitors. The body names people.
+pub(super) fn of_purge(base_url: &Url, body: Bytes) -> Call {
+    let url = with_path(base_url, "/v2/purge/visitors");
+    Call::new(CallKind::Purge, url.clone(), url.to_string(), Some(body))
+}
+
+/// Builds the request that reads a person. The address for people has a hash in place of the id.
+pub(super) fn of_user(base_url: &Url, user_id: &str) -> Call {
+    let path = |id: &str| with_path(base_url, &format!("{}/{id}", Stream::Users.path()));
+    let hash = format!("#{:08x}", xxh3_64(user_id.as_bytes()) & 0xffff_ffff);
+    Call::new(CallKind::ReadUser, path(&escaped(user_id)), path(&hash).to_string(), None)
+}
+
+/// Builds an upsert of one person.
+pub(super) fn of_upsert(base_url: &Url, body: Bytes) -> Call {
+    let url = with_path(base_url, Stream::Users.path());
+    Call::new(CallKind::UpsertUser, url.clone(), url.to_string(), Some(body))
 }
 
 /// Builds the address of one page. `page_rows` is `None` if the stream has no `limit`. Streams that are not windowed
 /// get no `start` and `end`.
-pub(super) fn of_page(base_url: &Url, request: &PageRequest, page_rows: Option<u32>) -> Address {
+pub(super) fn of_page(base_url: &Url, request: &PageRequest, page_rows: Option<u32>) -> Call {
     let pairs = pairs(request, page_rows, request.scope.stream.is_windowed());
     build(base_url, request.scope.stream, &pairs, request.token.as_ref())
 }
 
 /// Builds the address of a tie probe: a page of rows of one millisecond. The address has `start` and `end` for every
 /// stream.
-pub(super) fn of_moment(base_url: &Url, request: &PageRequest, page_rows: Option<u32>) -> Address {
+pub(super) fn of_moment(base_url: &Url, request: &PageRequest, page_rows: Option<u32>) -> Call {
     let pairs = pairs(request, page_rows, true);
-    Address { is_tie_probe: true, ..build(base_url, request.scope.stream, &pairs, request.token.as_ref()) }
+    Call { is_tie_probe: true, ..build(base_url, request.scope.stream, &pairs, request.token.as_ref()) }
 }
 
 /// Builds the address of a page with exactly the window's `start` and `end`, for every stream.
-pub(super) fn of_exactly(base_url: &Url, request: &PageRequest, page_rows: Option<u32>) -> Address {
+pub(super) fn of_exactly(base_url: &Url, request: &PageRequest, page_rows: Option<u32>) -> Call {
     let Window { start_ms, end_ms } = request.window;
     // `pairs` subtracts this millisecond again.
     let window = Window { start_ms: start_ms.saturating_add(1), end_ms };
@@ -88,23 +136,21 @@ fn pairs(request: &PageRequest, page_rows: Option<u32>, has_bounds: bool) -> Vec
 
 /// Builds the cheapest request that proves that the base URL and the key are right: one row of a list. A list without
 /// `limit` returns all rows.
-pub(super) fn of_probe(base_url: &Url, list: Stream) -> Address {
+pub(super) fn of_probe(base_url: &Url, list: Stream) -> Call {
     let limit = list.page_rows_max().map(|_| ("limit", "1".to_owned()));
     build(base_url, list, limit.as_slice(), None)
 }
 
 /// Builds an invalid list request, whose `start` is not a time. Only an existing list answers this request with 400 or
 /// 422, so the answer proves that the list exists.
-pub(super) fn of_nonsense(base_url: &Url, list: Stream) -> Address {
+pub(super) fn of_nonsense(base_url: &Url, list: Stream) -> Call {
     build(base_url, list, &[("start", "none".to_owned())], None)
 }
 
 /// Builds the address of a request for a list. `pairs` are the query parameters; `token` selects a page after the
 /// first.
-fn build(base_url: &Url, stream: Stream, pairs: &[(&str, String)], token: Option<&PageToken>) -> Address {
-    let mut url = base_url.clone();
-    let path = format!("{}{}", base_url.path().trim_end_matches('/'), stream.path());
-    url.set_path(&path);
+fn build(base_url: &Url, stream: Stream, pairs: &[(&str, String)], token: Option<&PageToken>) -> Call {
+    let mut url = with_path(base_url, stream.path());
     if !pairs.is_empty() {
         url.query_pairs_mut().extend_pairs(pairs);
     }
@@ -114,17 +160,31 @@ fn build(base_url: &Url, stream: Stream, pairs: &[(&str, String)], token: Option
         shown = format!("{url}{joint}cursor={}", shortened(token));
         url.query_pairs_mut().append_pair("cursor", &token.0);
     }
-    Address { url, shown, list: Some(stream), is_tie_probe: false, body_bytes_max: None, posted: None }
+    Call { has_token: token.is_some(), ..Call::new(CallKind::List(stream), url, shown, None) }
 }
 
 /// Adds the query parameters of the requested survey statuses to an address.
-pub(super) fn with_statuses(at: Address, filter: &StatusFilter) -> Address {
+pub(super) fn with_statuses(at: Call, filter: &StatusFilter) -> Call {
     let text = filter.to_string();
-    let Address { mut url, shown, .. } = at;
+    let Call { mut url, shown, .. } = at;
     let query = url.query().map_or_else(|| text.clone(), |query| format!("{query}&{text}"));
     url.set_query(Some(&query));
     let joint = if shown.contains('?') { '&' } else { '?' };
-    Address { url, shown: format!("{shown}{joint}{text}"), ..at }
+    Call { url, shown: format!("{shown}{joint}{text}"), ..at }
+}
+
+/// Percent-encodes every byte of a path segment except ASCII letters, digits, `-`, `_`, `.` and `~`.
+fn escaped(text: &str) -> String {
+    use std::fmt::Write as _;
+    let mut segment = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => segment.push(char::from(byte)),
+            // Writing to a String cannot fail.
+            _ => drop(write!(segment, "%{byte:02X}")),
+        }
+    }
+    segment
 }
 
 /// Returns true if the host is this machine: a loopback address or the name `localhost`.
@@ -146,7 +206,7 @@ pub(super) fn token_hash(token: &PageToken) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Flag, FlagSet, StatusSpelling, SurveyStatus};
+    use crate::model::{Flag, FlagSet, StatusSpelling, SurveyStatus, can_request_user};
 
     fn request(stream: Stream, window: Window) -> PageRequest {
         PageRequest { scope: Scope::all(stream), window, flags: FlagSet::EMPTY, page_rows: 1000, token: None }
@@ -233,5 +293,19 @@ mod tests {
         themes.flags = FlagSet::ALL;
         themes.scope.survey_id = Some(3);
         assert_eq!(url(&themes, None), "https://example.com/v1/themes?start=4&end=50&sid=3");
+    }
+
+    #[test]
+    fn an_id_stays_one_segment_of_the_address() {
+        assert_eq!(escaped("user-1_2.3~x"), "user-1_2.3~x");
+        assert_eq!(escaped("a/b"), "a%2Fb");
+        assert_eq!(escaped("../../v1/surveys?x=1#y"), "..%2F..%2Fv1%2Fsurveys%3Fx%3D1%23y");
+        assert_eq!(escaped("usér 日\u{0}%"), "us%C3%A9r%20%E6%97%A5%00%25");
+        for id in ["../../x", "a\\..\\b", ";@:&=+$,", "%2e%2e", "..."] {
+            let mut url = Url::parse("http://localhost/tenant").unwrap();
+            url.set_path(&format!("/tenant/v2/users/{}", escaped(id)));
+            assert_eq!(url.path_segments().unwrap().count(), 4, "{id}: {url}");
+        }
+        assert!(!can_request_user("..") && !can_request_user(".") && !can_request_user("") && can_request_user("..."));
     }
 }

@@ -10,9 +10,9 @@ use reqwest::{
 
 use super::{
     error::SettingsError,
-    error_cause::cause_of,
     proxies::Proxies,
     settings::{AuthForm, SourceSettings, USER_AGENT},
+    transport::cause_of,
 };
 use crate::redact::ApiKey;
 

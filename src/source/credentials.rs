@@ -12,8 +12,7 @@ use tokio::{sync::Mutex, time::Instant};
 use super::{
     client,
     error::SettingsError,
-    key_reader::KeyReader,
-    settings::{AuthForm, SourceSettings},
+    settings::{AuthForm, KeyReader, SourceSettings},
 };
 use crate::redact::ApiKey;
 

@@ -10,7 +10,7 @@ use std::{
 use bytes::Bytes;
 use flate2::write::MultiGzDecoder;
 use reqwest::{
-    Client, Method, Request, StatusCode, Url,
+    Client, Method, Request, Url,
     header::{HeaderValue, IF_RANGE, LOCATION, RANGE},
 };
 use tokio::time::{Instant, timeout};
@@ -19,11 +19,11 @@ use super::{
     address::is_loopback,
     client,
     download_start::{DownloadStart, PartialDownload, UnusableBody, download_start},
-    error::{Failure, Stop},
-    error_cause::cause_of,
+    error::{Failure, Stop, Trouble},
     gate::Permit,
-    transport::Reply,
-    wire::{SendOutcome, Tally, Wire},
+    service::Source,
+    transport::{Reply, cause_of},
+    wire::{Tally, Wire},
 };
 use crate::model::Activity;
 
@@ -87,62 +87,70 @@ pub enum DownloadOutcome<E> {
     UnusablePart(Failure),
     /// The sink stopped the download.
     Declined(E),
+    /// The run has to stop.
+    Stopped(Stop),
+}
+
+impl<E> From<Stop> for DownloadOutcome<E> {
+    fn from(stop: Stop) -> Self {
+        DownloadOutcome::Stopped(stop)
+    }
+}
+
+impl<E> From<Failure> for DownloadOutcome<E> {
+    fn from(failure: Failure) -> Self {
+        DownloadOutcome::Failed(failure)
+    }
 }
 
 /// The answer to a request for a file, before its body.
-enum DownloadResponse {
+enum Begun {
     Replied(Reply),
     Redirect(Url),
-    Refused(u16),
-    BadLink(String),
-    RateLimited,
-    Failed(Failure),
-    UnusablePart(Failure),
+}
+
+impl Source {
+    /// Downloads a link that the service returned into `sink`, without sending the key. Follows up to
+    /// [`REDIRECTS_MAX`] redirects.
+    pub async fn download<S: DownloadSink>(
+        &self,
+        request: DownloadRequest<'_>,
+        sink: &mut S,
+    ) -> DownloadOutcome<S::Error> {
+        let downloaded = self.inner.wire.download(&self.inner.base_url, request, sink).await;
+        downloaded.map_or_else(|outcome| outcome, DownloadOutcome::Complete)
+    }
 }
 
 impl Wire {
-    /// Downloads a link into `sink` and follows up to [`REDIRECTS_MAX`] redirects. `base` is the base URL of the
-    /// service. `Err` means that the run has to stop.
-    pub(super) async fn download<S: DownloadSink>(
+    async fn download<S: DownloadSink>(
         &self,
         base: &Url,
         request: DownloadRequest<'_>,
         sink: &mut S,
-    ) -> Result<DownloadOutcome<S::Error>, Stop> {
-        let mut url = match checked_link(request.link, base) {
-            Ok(url) => url,
-            Err(why) => return Ok(DownloadOutcome::BadLink(why)),
-        };
+    ) -> Result<DownloadStart, DownloadOutcome<S::Error>> {
+        let mut url = checked_link(request.link, base).map_err(DownloadOutcome::BadLink)?;
         for _ in 0..=REDIRECTS_MAX {
             let permit = self.gate.permit().await?;
-            if let Err(declined) = sink.before_request() {
-                return Ok(DownloadOutcome::Declined(declined));
-            }
+            sink.before_request().map_err(DownloadOutcome::Declined)?;
             let mut tally = Tally::new(self, false);
             match self.begin_download(permit, base, &url, request.partial, &mut tally).await? {
-                DownloadResponse::Replied(reply) => {
-                    return self.stream_body(reply, request.partial, sink, &mut tally).await;
-                }
-                DownloadResponse::Redirect(next) => url = next,
-                DownloadResponse::Refused(status) => return Ok(DownloadOutcome::Refused(status)),
-                DownloadResponse::BadLink(why) => return Ok(DownloadOutcome::BadLink(why)),
-                DownloadResponse::RateLimited => return Ok(DownloadOutcome::RateLimited),
-                DownloadResponse::Failed(failure) => return Ok(DownloadOutcome::Failed(failure)),
-                DownloadResponse::UnusablePart(failure) => return Ok(DownloadOutcome::UnusablePart(failure)),
+                Begun::Replied(reply) => return self.stream_body(reply, request.partial, sink, &mut tally).await,
+                Begun::Redirect(next) => url = next,
             }
         }
-        Ok(DownloadOutcome::BadLink(format!("it is redirected more than {REDIRECTS_MAX} times")))
+        Err(DownloadOutcome::BadLink(format!("it is redirected more than {REDIRECTS_MAX} times")))
     }
 
-    /// Sends the request and classifies the answer by its status. `Err` means that the run has to stop.
-    async fn begin_download(
+    /// Sends the request and classifies the answer by its status.
+    async fn begin_download<E>(
         &self,
         permit: Permit,
         base: &Url,
         url: &Url,
         partial: Option<PartialDownload<'_>>,
         tally: &mut Tally<'_>,
-    ) -> Result<DownloadResponse, Stop> {
+    ) -> Result<Begun, DownloadOutcome<E>> {
         let mut request = Request::new(Method::GET, url.clone());
         if let Some(partial) = partial {
             let validator = HeaderValue::try_from(partial.validator);
@@ -153,40 +161,30 @@ impl Wire {
             }
         }
         let _booked = self.gate.account().enter(Activity::Network);
-        let is_of_service = base.origin() == url.origin();
-        let client = match self.downloads(base.scheme() == "http") {
-            Ok(client) => client,
-            Err(failure) => return Ok(DownloadResponse::Failed(failure)),
-        };
-        let permit_to_report = is_of_service.then_some(&permit);
+        let client = self.downloads(base.scheme() == "http")?;
+        let permit_to_report = Some(&permit).filter(|_| base.origin() == url.origin());
         let sending = timeout(self.timeout, self.send_download(client, request, permit_to_report, tally));
-        let outcome = self
-            .gate
-            .unless_stopped(sending)
-            .await?
-            .unwrap_or_else(|_| SendOutcome::Failed(Failure::timed_out(self.timeout)));
+        let sent = self.gate.unless_stopped(sending).await?;
         drop(permit);
-        let reply = match outcome {
-            SendOutcome::Replied(reply) => reply,
-            SendOutcome::RateLimited => return Ok(DownloadResponse::RateLimited),
-            SendOutcome::Failed(failure) => return Ok(DownloadResponse::Failed(failure)),
+        let reply = match sent.unwrap_or_else(|_| Err(Failure::timed_out(self.timeout).into())) {
+            Ok(reply) => reply,
+            Err(Trouble::Failed { last, .. }) => return Err(last.into()),
+            // `send_with` fails only with these two.
+            Err(_) => return Err(DownloadOutcome::RateLimited),
         };
         let status = reply.status();
         tracing::debug!(status = status.as_u16(), host = url.host_str().unwrap_or_default(), "a recording");
-        Ok(match status {
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => DownloadResponse::RateLimited,
-            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY => DownloadResponse::Failed(failure_of(status)),
+        let failure = Failure::Status { status: status.as_u16(), message: String::new() };
+        match status.as_u16() {
+            429 | 503 => Err(DownloadOutcome::RateLimited),
             // The host has another version of the file, or cannot send a part of it.
-            StatusCode::RANGE_NOT_SATISFIABLE | StatusCode::BAD_REQUEST | StatusCode::PRECONDITION_FAILED
-                if partial.is_some() =>
-            {
-                DownloadResponse::UnusablePart(failure_of(status))
-            }
-            StatusCode::OK | StatusCode::PARTIAL_CONTENT => DownloadResponse::Replied(reply),
-            _ if status.is_redirection() => classify_redirect(&reply, base),
-            _ if status.is_client_error() => DownloadResponse::Refused(status.as_u16()),
-            _ => DownloadResponse::Failed(failure_of(status)),
-        })
+            400 | 412 | 416 if partial.is_some() => Err(DownloadOutcome::UnusablePart(failure)),
+            200 | 206 => Ok(Begun::Replied(reply)),
+            300..400 => redirect_target(&reply, base).map(Begun::Redirect).map_err(DownloadOutcome::BadLink),
+            408 | 425 => Err(failure.into()),
+            status @ 400..500 => Err(DownloadOutcome::Refused(status)),
+            _ => Err(failure.into()),
+        }
     }
 
     /// Sends the request and records its status in `tally`. `permit_to_report` is `Some` if the link is of the service
@@ -197,39 +195,31 @@ impl Wire {
         request: Request,
         permit_to_report: Option<&Permit>,
         tally: &mut Tally<'_>,
-    ) -> SendOutcome {
+    ) -> Result<Reply, Trouble> {
         if let Some(permit) = permit_to_report {
             return self.send_with(client, request, permit, tally).await;
         }
-        match self.transmit(client, request).await {
-            Ok(reply) => {
-                tally.status = Some(reply.status().as_u16());
-                SendOutcome::Replied(reply)
-            }
-            Err(failure) => SendOutcome::Failed(failure),
-        }
+        let reply = self.transmit(client, request).await?;
+        tally.status = Some(reply.status().as_u16());
+        Ok(reply)
     }
 
-    /// Passes the body to `sink`, unpacked. The outcome is `Failed` if the body stalls, is too slow or breaks off, and
-    /// `UnusablePart` if it has not the announced length or is another part of the file than requested. `Err` means
-    /// that the run has to stop.
+    /// Passes the body to `sink`, unpacked. Fails with `Failed` if the body stalls, is too slow or breaks off, and with
+    /// `UnusablePart` if it has not the announced length or is another part of the file than requested.
     async fn stream_body<S: DownloadSink>(
         &self,
         mut reply: Reply,
         partial: Option<PartialDownload<'_>>,
         sink: &mut S,
         tally: &mut Tally<'_>,
-    ) -> Result<DownloadOutcome<S::Error>, Stop> {
+    ) -> Result<DownloadStart, DownloadOutcome<S::Error>> {
         let _booked = self.gate.account().enter(Activity::Network);
         let announced = download_start(reply.status(), reply.headers(), reply.content_length(), partial);
-        let (start, is_gzip) = match announced {
-            Ok(start) => start,
-            Err(UnusableBody::Part(failure)) => return Ok(DownloadOutcome::UnusablePart(failure)),
-            Err(UnusableBody::Encoding(failure)) => return Ok(DownloadOutcome::Failed(failure)),
-        };
-        if let Err(declined) = sink.start(&start) {
-            return Ok(DownloadOutcome::Declined(declined));
-        }
+        let (start, is_gzip) = announced.map_err(|unusable| match unusable {
+            UnusableBody::Part(failure) => DownloadOutcome::UnusablePart(failure),
+            UnusableBody::Encoding(failure) => failure.into(),
+        })?;
+        sink.start(&start).map_err(DownloadOutcome::Declined)?;
         let mut unpacked = is_gzip.then(|| MultiGzDecoder::new(Vec::new()));
         let mut offset = start.offset;
         let (mut interval_start, mut interval_offset) = (Instant::now(), offset);
@@ -239,37 +229,38 @@ impl Wire {
                 Ok(None) => break,
                 // A host that sends nothing of a part may send the whole file.
                 Err(failure) if start.offset > 0 && offset == start.offset => {
-                    return Ok(DownloadOutcome::UnusablePart(failure));
+                    return Err(DownloadOutcome::UnusablePart(failure));
                 }
-                Err(failure) => return Ok(DownloadOutcome::Failed(failure)),
+                Err(failure) => return Err(failure.into()),
             };
             offset += chunk.len() as u64;
             if interval_start.elapsed() >= MIN_RATE_INTERVAL {
                 if offset - interval_offset < MIN_RATE_BYTES {
-                    return Ok(DownloadOutcome::Failed(Failure::hung(MIN_RATE_INTERVAL, as_size(offset))));
+                    return Err(Failure::hung(MIN_RATE_INTERVAL, as_size(offset)).into());
                 }
                 (interval_start, interval_offset) = (Instant::now(), offset);
             }
             tally.read_bytes += chunk.len();
-            let taken = match &mut unpacked {
-                None => sink.take(&chunk).map_err(DownloadOutcome::Declined),
-                Some(decoder) => unpack(decoder, &chunk, offset, sink),
-            };
-            if let Err(outcome) = taken {
-                return Ok(outcome);
+            match &mut unpacked {
+                None => sink.take(&chunk).map_err(DownloadOutcome::Declined)?,
+                Some(decoder) => {
+                    for part in chunk.chunks(GZIP_BYTES_AT_ONCE) {
+                        decoder.write_all(part).map_err(|error| bad_gzip(offset, &error))?;
+                        take_unpacked(decoder, sink)?;
+                    }
+                }
             }
         }
-        if let Some(decoder) = unpacked.as_mut().filter(|_| offset > 0)
-            && let Err(outcome) = finish_unpacking(decoder, offset, sink)
-        {
-            return Ok(outcome);
+        if let Some(decoder) = unpacked.as_mut().filter(|_| offset > 0) {
+            decoder.try_finish().map_err(|error| bad_gzip(offset, &error))?;
+            take_unpacked(decoder, sink)?;
         }
         match start.length {
-            Some(length) if length != offset => Ok(DownloadOutcome::UnusablePart(Failure::Cut {
+            Some(length) if length != offset => Err(DownloadOutcome::UnusablePart(Failure::Cut {
                 bytes: as_size(offset),
                 detail: format!("{length} bytes were announced"),
             })),
-            _ => Ok(DownloadOutcome::Complete(start)),
+            _ => Ok(start),
         }
     }
 
@@ -280,8 +271,7 @@ impl Wire {
         let chunk = self.gate.unless_stopped(timeout(idle, reply.chunk())).await?;
         Ok(match chunk {
             Err(_) => Err(Failure::hung(idle, bytes)),
-            Ok(Err(error)) => Err(Failure::Cut { bytes, detail: cause_of(error) }),
-            Ok(Ok(chunk)) => Ok(chunk),
+            Ok(chunk) => chunk.map_err(|error| Failure::Cut { bytes, detail: cause_of(error) }),
         })
     }
 
@@ -295,34 +285,7 @@ impl Wire {
     }
 }
 
-fn failure_of(status: StatusCode) -> Failure {
-    Failure::Status { status: status.as_u16(), message: String::new() }
-}
-
-/// Passes the unpacked bytes of a chunk to `sink`. `offset` is the number of bytes before the end of the chunk.
-fn unpack<S: DownloadSink>(
-    decoder: &mut MultiGzDecoder<Vec<u8>>,
-    chunk: &[u8],
-    offset: u64,
-    sink: &mut S,
-) -> Result<(), DownloadOutcome<S::Error>> {
-    for part in chunk.chunks(GZIP_BYTES_AT_ONCE) {
-        decoder.write_all(part).map_err(|error| DownloadOutcome::Failed(bad_gzip(offset, &error)))?;
-        take_unpacked(decoder, sink)?;
-    }
-    Ok(())
-}
-
-/// Passes the last unpacked bytes to `sink`. Fails if the gzip stream is incomplete.
-fn finish_unpacking<S: DownloadSink>(
-    decoder: &mut MultiGzDecoder<Vec<u8>>,
-    offset: u64,
-    sink: &mut S,
-) -> Result<(), DownloadOutcome<S::Error>> {
-    decoder.try_finish().map_err(|error| DownloadOutcome::Failed(bad_gzip(offset, &error)))?;
-    take_unpacked(decoder, sink)
-}
-
+/// Passes the bytes that the decoder has unpacked to `sink`.
 fn take_unpacked<S: DownloadSink>(
     decoder: &mut MultiGzDecoder<Vec<u8>>,
     sink: &mut S,
@@ -335,16 +298,11 @@ fn bad_gzip(offset: u64, error: &io::Error) -> Failure {
     Failure::Cut { bytes: as_size(offset), detail: format!("the gzip stream is incomplete: {error}") }
 }
 
-/// Classifies a redirect: `Redirect` if the link in `Location` may be followed, otherwise `BadLink` with the reason.
-/// `base` is the base URL of the service.
-fn classify_redirect(reply: &Reply, base: &Url) -> DownloadResponse {
+/// Returns the link in `Location`, or why it may not be followed. `base` is the base URL of the service.
+fn redirect_target(reply: &Reply, base: &Url) -> Result<Url, String> {
     let location = reply.headers().get(LOCATION).and_then(|location| location.to_str().ok());
-    let next = location.and_then(|location| reply.url().join(location).ok());
-    match next.map(|next| checked_link(next.as_str(), base)) {
-        Some(Ok(next)) => DownloadResponse::Redirect(next),
-        Some(Err(why)) => DownloadResponse::BadLink(format!("it is redirected: {why}")),
-        None => DownloadResponse::BadLink("it is redirected to nowhere".to_owned()),
-    }
+    let next = location.and_then(|location| reply.url().join(location).ok()).ok_or("it is redirected to nowhere")?;
+    checked_link(next.as_str(), base).map_err(|why| format!("it is redirected: {why}"))
 }
 
 /// Parses a link that may be followed: https, or http on this machine if the service's address is http too. The error

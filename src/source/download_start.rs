@@ -8,7 +8,10 @@ use reqwest::{
     header::{ACCEPT_RANGES, CONTENT_RANGE, ETAG, HeaderMap, HeaderName, LAST_MODIFIED},
 };
 
-use super::{body::is_gzip, error::Failure, wire::content_type};
+use super::{
+    body::{content_type, is_gzip},
+    error::Failure,
+};
 
 /// Maximum characters shown of an unknown encoding.
 const ENCODING_CHARS_MAX: usize = 40;

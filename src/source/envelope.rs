@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// The envelope of a page.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Envelope {
     /// Number of items in `data`.
     pub rows: usize,

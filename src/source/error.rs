@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::tls_problem::TlsProblem;
 use crate::model::format_ms;
 
 /// Why a request, or a walk through the pages of a list, failed. Retries are used up, or would not help.
@@ -114,6 +113,92 @@ impl SourceError {
 impl From<Stop> for SourceError {
     fn from(stop: Stop) -> Self {
         SourceError::Stopped(stop)
+    }
+}
+
+/// A 4xx answer about this request.
+#[derive(Debug)]
+pub(super) struct Rejection {
+    pub status: u16,
+    /// The service's message, shortened. The message of an answer about a person may name the person.
+    pub message: String,
+    /// True if the body is a web page: a proxy sent it, not the service.
+    pub is_html: bool,
+}
+
+impl Rejection {
+    /// Returns true for 401 and 403: the key may be the reason.
+    pub fn is_about_key(&self) -> bool {
+        matches!(self.status, 401 | 403)
+    }
+
+    /// Returns true for a 404 of the service. A web page with status 404 comes from a wrong address and proves nothing.
+    pub fn is_missing(&self) -> bool {
+        self.status == 404 && !self.is_html
+    }
+
+    /// Returns true if the service itself refused the request as invalid: status 400 or 422, and no web page from a
+    /// proxy.
+    pub fn is_invalid(&self) -> bool {
+        matches!(self.status, 400 | 422) && !self.is_html
+    }
+
+    /// Builds the error of the rejected request.
+    pub fn into_error(self, url: String) -> SourceError {
+        let is_missing = self.is_missing();
+        let Rejection { status, message, is_html } = self;
+        match status {
+            401 | 403 => SourceError::Forbidden { status, url, message, is_html },
+            _ if is_missing => SourceError::NotFound { url },
+            _ => SourceError::Refused { status, message, url },
+        }
+    }
+}
+
+/// Why a request brought no usable answer.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// Rate limited: the gate knows the wait. If the gate was blocked, an upsert was not sent at all.
+    RateLimited,
+    /// A 4xx about this request.
+    Rejected(Rejection),
+    /// The failure of the last of `attempts` attempts.
+    Failed { last: Failure, attempts: u32 },
+    /// The run was stopped while the request was in flight.
+    Interrupted(Stop),
+    /// An error that no retry changes, or the stop of the run before the request was sent.
+    Ended(SourceError),
+}
+
+impl Trouble {
+    /// Builds the error of a request that is given up.
+    pub fn into_error(self, url: String) -> SourceError {
+        match self {
+            // Rate limited requests are sent again, so that this variant does not reach an error.
+            Trouble::RateLimited => Failure::Status { status: 429, message: String::new() }.give_up(url, 1),
+            Trouble::Rejected(rejection) => rejection.into_error(url),
+            Trouble::Failed { last, attempts } => last.give_up(url, attempts),
+            Trouble::Interrupted(stop) => SourceError::Stopped(stop),
+            Trouble::Ended(error) => error,
+        }
+    }
+}
+
+impl From<Failure> for Trouble {
+    fn from(last: Failure) -> Self {
+        Trouble::Failed { last, attempts: 1 }
+    }
+}
+
+impl From<SourceError> for Trouble {
+    fn from(error: SourceError) -> Self {
+        Trouble::Ended(error)
+    }
+}
+
+impl From<Stop> for Trouble {
+    fn from(stop: Stop) -> Self {
+        Trouble::Ended(stop.into())
     }
 }
 
@@ -278,6 +363,32 @@ impl Failure {
         } else {
             SourceError::BadAnswer { url, attempts, last: self }
         }
+    }
+}
+
+/// A TLS problem that persists until somebody fixes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum TlsProblem {
+    #[error("its certificate has expired")]
+    Expired,
+    #[error("its certificate is not valid yet: this machine's clock may be wrong")]
+    NotYetValid,
+    #[error("its certificate is signed by an authority that this machine does not know")]
+    UnknownAuthority,
+    #[error("its certificate is for another name")]
+    OtherName,
+    #[error("its certificate cannot be used")]
+    BadCertificate,
+    #[error("it does not speak TLS: the port may be one for plain http")]
+    NotTls,
+    #[error("it refuses this program's TLS")]
+    Refused,
+}
+
+impl TlsProblem {
+    /// Returns true if the service's certificate is the problem.
+    pub fn is_certificate(self) -> bool {
+        !matches!(self, TlsProblem::NotTls | TlsProblem::Refused)
     }
 }
 

@@ -12,14 +12,32 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+pub use self::request_rate::LearnedRate;
 pub(super) use self::{
     request_rate::RequestRate,
     shell::{Gate, Permit},
 };
-use super::{
-    backoff::{Backoff, Series},
-    request_wait::{RequestWait, WaitReason},
-};
+use super::backoff::{Backoff, Series};
+
+/// A wait before requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestWait {
+    /// The end of the wait.
+    pub until: Instant,
+    /// The reason of the wait.
+    pub reason: WaitReason,
+}
+
+/// Why a request must wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitReason {
+    /// The service sent `Retry-After`.
+    RateLimited,
+    /// Backoff after a 429 without `Retry-After`, or before a retry.
+    Backoff,
+    /// The request keeps to the learned request rate, or to the configured maximum.
+    Pacing,
+}
 
 /// The limits of all requests of a run.
 #[derive(Clone, Copy, Debug)]

@@ -2,11 +2,10 @@
 //! The caller interprets the answer.
 
 use super::{
-    address::{self, Address},
-    error::{Failure, SourceError},
-    fetch::FetchOutcome,
-    inner::Inner,
+    address::{self, Call},
+    error::{Failure, SourceError, Trouble},
     page_memory::PageShape,
+    service::Source,
     walk::Page,
 };
 use crate::model::PageRequest;
@@ -40,40 +39,31 @@ pub enum Answer {
     Failed(Failure),
 }
 
-/// Sends one list call. A 401 or 403 on a request without page token is an error; every other result is an [`Answer`].
-pub(super) async fn ask(source: &Inner, request: &PageRequest, range: Range) -> Result<Answer, SourceError> {
-    let rows_max = request.scope.stream.page_rows_max();
-    let rows = rows_max.map(|max| request.page_rows.clamp(1, max));
-    let address = match range {
-        Range::Window => address::of_page(&source.base_url, request, rows),
-        Range::Part => Address { is_tie_probe: false, ..address::of_moment(&source.base_url, request, rows) },
-        Range::Moment => address::of_moment(&source.base_url, request, rows),
-        Range::Exactly => address::of_exactly(&source.base_url, request, rows),
-    };
-    let address = source.listed_at(request.scope.stream, address);
-    let shown = address.shown.clone();
-    let shape = PageShape { stream: request.scope.stream, rows: rows.unwrap_or(1), is_fixed: true, last_row_bytes: 0 };
-    let (fetched, memory) = source.fetch_list(address, shape, true, request.token.is_some()).await?;
-    Ok(match fetched {
-        FetchOutcome::Page(page) => {
-            let latency_ms = u64::try_from(page.latency.as_millis()).unwrap_or(u64::MAX);
-            let page = Page {
-                rows: page.envelope.rows,
-                next: page.envelope.next,
-                end: page.envelope.end,
-                body: page.body,
-                memory: Some(memory),
-                request_token: request.token.clone(),
-                service_now_ms: page.service_now_ms,
-            };
-            Answer::Page { page, latency_ms }
+impl Source {
+    /// Sends one list call without the guards of a walk; the caller interprets the answer. `range` chooses `start` and
+    /// `end`. A 401 or 403 on a request without page token is an error; every other result is an [`Answer`].
+    pub async fn ask(&self, request: &PageRequest, range: Range) -> Result<Answer, SourceError> {
+        let (base_url, stream) = (&self.inner.base_url, request.scope.stream);
+        let rows = stream.page_rows_max().map(|max| request.page_rows.clamp(1, max));
+        let call = match range {
+            Range::Window => address::of_page(base_url, request, rows),
+            Range::Part => Call { is_tie_probe: false, ..address::of_moment(base_url, request, rows) },
+            Range::Moment => address::of_moment(base_url, request, rows),
+            Range::Exactly => address::of_exactly(base_url, request, rows),
+        };
+        let call = self.listed_at(stream, call);
+        let url = call.shown.clone();
+        let shape = PageShape { stream, rows: rows.unwrap_or(1), is_fixed: true, last_row_bytes: 0 };
+        match self.fetch_list(call, shape, true).await {
+            Ok((received, memory)) => {
+                let latency_ms = u64::try_from(received.latency.as_millis()).unwrap_or(u64::MAX);
+                Ok(Answer::Page { page: Page::new(received, memory, request.token.clone()), latency_ms })
+            }
+            Err(Trouble::Rejected(rejection)) if !rejection.is_about_key() || request.token.is_some() => {
+                Ok(Answer::Rejected { status: rejection.status, is_web_page: rejection.is_html })
+            }
+            Err(Trouble::Failed { last, .. }) => Ok(Answer::Failed(last)),
+            Err(trouble) => Err(trouble.into_error(url)),
         }
-        FetchOutcome::Rejected(rejection) if rejection.is_about_key() && request.token.is_none() => {
-            return Err(source.rejection_error(rejection, shown));
-        }
-        FetchOutcome::Rejected(rejection) => {
-            Answer::Rejected { status: rejection.status, is_web_page: rejection.is_html }
-        }
-        FetchOutcome::Failed { last, .. } => Answer::Failed(last),
-    })
+    }
 }

@@ -4,79 +4,60 @@
 //! A request passes four layers. [`Walk`] reads the pages of a window and detects false ends. `fetch` retries one page.
 //! The gate decides when a request may be sent. `wire` sends the request and reads the answer.
 
-mod inner;
 mod service;
 
+mod list_call;
+mod probe;
+mod purge;
+mod users;
 mod walk;
 
 mod guards;
 mod page_memory;
 mod page_size;
 
+mod download;
+mod download_start;
+
 mod fetch;
-mod probe;
 
 mod backoff;
 mod gate;
-mod learned_rate;
-mod request_wait;
 
-mod token_lifetimes;
-
-mod client;
-mod connection;
-mod credentials;
-mod error_cause;
-mod key_reader;
-mod list_ends;
-mod lists_seen;
-mod proxies;
-mod tls_problem;
+mod body;
+pub mod envelope;
+mod header_times;
 mod transport;
 mod wire;
 
 mod address;
-mod body;
-mod download;
-mod download_start;
-pub mod envelope;
-mod excerpt;
-mod list_call;
-mod purge;
-mod retry_after;
-mod service_clock;
-mod surveys_path;
-mod user_request;
-mod users;
+mod client;
+mod credentials;
+mod error;
+mod lists;
+mod proxies;
+mod settings;
 
 #[cfg(fuzzing)]
-pub mod fuzzing;
-
-mod error;
-mod settings;
-mod stats;
-
-pub use self::client::install_crypto;
+pub use self::header_times::fuzzing;
 pub use self::{
+    client::install_crypto,
     download::{DownloadOutcome, DownloadRequest, DownloadSink, host_of},
     download_start::{DownloadStart, PartialDownload},
-    error::{Failure, LoopCause, SettingsError, SourceError, Stop},
-    key_reader::KeyReader,
-    learned_rate::LearnedRate,
+    error::{Failure, LoopCause, SettingsError, SourceError, Stop, TlsProblem},
+    gate::{LearnedRate, RequestWait, WaitReason},
     list_call::{Answer, Range},
-    list_ends::NotFoundEnd,
+    lists::NotFoundEnd,
     page_memory::PageReservation,
     probe::Probe,
     proxies::Proxies,
     purge::{PURGE_DELETIONS_MAX, PurgeAnswer, PurgeRequest},
-    request_wait::{RequestWait, WaitReason},
     service::Source,
-    settings::{AuthForm, KnownLists, SourceSettings, checked_address},
-    stats::RequestStats,
-    tls_problem::TlsProblem,
+    settings::{AuthForm, KeyReader, KnownLists, SourceSettings, checked_address},
     transport::{Reply, Transport},
     users::{UpsertError, UpsertOutcome, UserAnswer},
     walk::{Page, Walk, WalkStep},
+    wire::RequestStats,
 };
 
 #[cfg(test)]

@@ -6,16 +6,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{
-    address::{self, Address},
-    error::{Failure, SourceError, Stop},
-    fetch::{FetchOutcome, PostReply, fetch, post},
-    inner::Inner,
-    wire::Rejection,
+    address,
+    error::{Failure, SourceError, Trouble},
+    service::Source,
 };
 use crate::model::{FlagSet, MINUTE_MS, PageRequest, Scope, Stream, Window};
-
-/// Maximum attempts of a request about a person that is answered with 401 or 403 although the key is valid.
-pub(super) const REFUSALS_MAX: u32 = 2;
 
 /// The result of [`super::Source::probe`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,26 +41,27 @@ impl Probe {
     }
 }
 
-impl Inner {
-    /// Requests one row from one list after the other until a list answers with a page. A single list may be forbidden,
-    /// missing or broken. Fails at once with an error that every list would have, such as no connection.
-    pub(super) async fn probe(&self) -> Result<Probe, SourceError> {
+impl Source {
+    /// Requests one row from one list after the other until one answers with a page, which proves that base URL and key
+    /// are right.
+    ///
+    /// # Errors
+    /// `KeyRefused` or `Blocked` if every list refuses, otherwise the error of a list.
+    pub async fn probe(&self) -> Result<Probe, SourceError> {
         let mut errors = Vec::new();
+        // A single list may be forbidden, missing or broken.
         for list in Stream::LISTS {
-            let address = address::of_probe(&self.base_url, list);
+            let call = address::of_probe(&self.inner.base_url, list);
             // True means fewer retries: only the request to the first list is retried in full.
             let can_shrink = list != Stream::LISTS[0];
-            let error = match fetch(&self.wire, self.backoff, &address, can_shrink).await {
-                Ok(FetchOutcome::Page(page)) => return Ok(Probe::new(page.latency, page.service_now_ms, list)),
-                Ok(FetchOutcome::Rejected(rejection)) => self.rejection_error(rejection, address.shown),
-                Ok(FetchOutcome::Failed { last, attempts }) => last.give_up(address.shown, attempts),
-                Err(error) if error.ends_the_run() => return Err(error),
-                Err(error) => error,
+            let error = match self.fetch(&call, can_shrink).await {
+                Ok(page) => return Ok(Probe::new(page.latency, page.service_now_ms, list)),
+                Err(trouble) => trouble.into_error(call.shown),
             };
             let is_same_everywhere = match &error {
                 SourceError::Unreachable { last, .. } => !matches!(last, Failure::Status { .. }),
                 SourceError::BadAnswer { .. } => true,
-                _ => false,
+                error => error.ends_the_run(),
             };
             if is_same_everywhere {
                 return Err(error);
@@ -90,10 +86,10 @@ impl Inner {
         for list in Stream::LISTS {
             let started = Instant::now();
             let refused = self.ask_nonsense(list).await?;
-            let is_failure = refused == Refusal::Failed && self.known_lists.with_rows.is_empty();
+            let is_failure = refused == Refusal::Failed && self.inner.known_lists.with_rows.is_empty();
             if refused == Refusal::Refused || is_failure {
-                self.wire.lists_seen.note_existing(list);
-                return Ok(Some(Probe::new(started.elapsed(), self.wire.clock.now_ms(Instant::now()), list)));
+                self.inner.wire.lists_seen.note_existing(list);
+                return Ok(Some(Probe::new(started.elapsed(), self.inner.wire.clock.now_ms(Instant::now()), list)));
             }
         }
         Ok(None)
@@ -101,12 +97,13 @@ impl Inner {
 
     /// Sends an invalid request to a list. A refusal proves that the list exists, and so does a page.
     async fn ask_nonsense(&self, list: Stream) -> Result<Refusal, SourceError> {
-        let address = address::of_nonsense(&self.base_url, list);
-        Ok(match fetch(&self.wire, self.backoff, &address, true).await? {
-            FetchOutcome::Page(_) => Refusal::Refused,
-            FetchOutcome::Rejected(rejection) if is_refusal_of_a_list(&rejection) => Refusal::Refused,
-            FetchOutcome::Failed { last: Failure::Status { status: 500, .. }, .. } => Refusal::Failed,
-            FetchOutcome::Rejected(_) | FetchOutcome::Failed { .. } => Refusal::None,
+        let call = address::of_nonsense(&self.inner.base_url, list);
+        Ok(match self.fetch(&call, true).await {
+            Ok(_) => Refusal::Refused,
+            Err(Trouble::Rejected(rejection)) if rejection.is_invalid() => Refusal::Refused,
+            Err(Trouble::Failed { last: Failure::Status { status: 500, .. }, .. }) => Refusal::Failed,
+            Err(Trouble::Rejected(_) | Trouble::Failed { .. }) => Refusal::None,
+            Err(trouble) => return Err(trouble.into_error(call.shown)),
         })
     }
 
@@ -126,23 +123,13 @@ impl Inner {
             }
             Some(SourceError::Forbidden { status, url, message, .. }) => SourceError::KeyRefused {
                 status,
-                origin: self.wire.credentials.current().key.origin().to_owned(),
+                origin: self.inner.wire.credentials.current().key.origin().to_owned(),
                 url,
                 message,
             },
             Some(error) => error,
             // `errors` has one entry per list.
-            None => SourceError::NotFound { url: self.base_url.to_string() },
-        }
-    }
-
-    /// Builds the error of a request that was rejected with a 4xx.
-    pub(super) fn rejection_error(&self, rejection: Rejection, url: String) -> SourceError {
-        let Rejection { status, message, is_html, .. } = rejection;
-        match status {
-            401 | 403 => SourceError::Forbidden { status, url, message, is_html },
-            404 if !is_html => SourceError::NotFound { url },
-            status => SourceError::Refused { status, message, url },
+            None => SourceError::NotFound { url: self.inner.base_url.to_string() },
         }
     }
 
@@ -157,47 +144,6 @@ impl Inner {
         }
     }
 
-    /// Requests a page. Repeats the request once if the service refuses it with 401 or 403 although the key is valid. A
-    /// request with a page token (`has_token`) is not repeated, because the token may be the reason. `can_shrink`: see
-    /// [`fetch`].
-    pub(super) async fn fetch_page(
-        &self,
-        at: &Address,
-        can_shrink: bool,
-        has_token: bool,
-    ) -> Result<FetchOutcome, SourceError> {
-        let fetched = fetch(&self.wire, self.backoff, at, can_shrink).await?;
-        match fetched {
-            FetchOutcome::Rejected(no) if no.is_about_key() => {
-                self.check_key().await?;
-                if has_token {
-                    return Ok(FetchOutcome::Rejected(no));
-                }
-                self.retry_delay().await?;
-                fetch(&self.wire, self.backoff, at, can_shrink).await
-            }
-            other => Ok(other),
-        }
-    }
-
-    /// Sends a POST. Repeats the request once if the service refuses it with 401 or 403 although the key is valid.
-    pub(super) async fn post_checked(&self, at: &Address) -> Result<FetchOutcome<PostReply>, SourceError> {
-        match post(&self.wire, self.backoff, at).await? {
-            FetchOutcome::Rejected(no) if no.is_about_key() => {
-                self.check_key().await?;
-                self.retry_delay().await?;
-                post(&self.wire, self.backoff, at).await
-            }
-            other => Ok(other),
-        }
-    }
-
-    /// Waits for the first interval of the backoff.
-    async fn retry_delay(&self) -> Result<(), Stop> {
-        let wait = self.backoff.series().next_wait(self.wire.gate.rng().fraction());
-        self.wire.gate.retry_delay(wait).await
-    }
-
     /// Succeeds if a 404 of this list is an empty result, because the list exists. The proof is a page of the list
     /// a short time ago. Without one, the list is requested without a range, and each answer decides:
     ///
@@ -210,31 +156,30 @@ impl Inner {
     ///
     /// If no list has answered so far, all lists are probed, and an error of this probe is returned.
     pub(super) async fn require_list(&self, list: Stream) -> Result<(), SourceError> {
-        let seen = &self.wire.lists_seen;
+        let seen = &self.inner.wire.lists_seen;
         let _asking = seen.asking.lock().await;
         if seen.is_settled(list) {
             return Ok(());
         }
-        let whole = address::of_probe(&self.base_url, list);
-        let url = whole.shown.clone();
-        let is_missing = match fetch(&self.wire, self.backoff, &whole, false).await? {
-            FetchOutcome::Page(_) => return Ok(()),
-            FetchOutcome::Failed { last, attempts } => return Err(last.give_up(url, attempts)),
-            FetchOutcome::Rejected(rejection) if rejection.status == 404 && !rejection.is_html => true,
-            FetchOutcome::Rejected(rejection) if is_refusal_of_a_list(&rejection) => false,
-            FetchOutcome::Rejected(rejection) => return Err(self.rejection_error(rejection, url)),
+        let whole = address::of_probe(&self.inner.base_url, list);
+        let is_missing = match self.fetch(&whole, false).await {
+            Ok(_) => return Ok(()),
+            Err(Trouble::Rejected(rejection)) if rejection.is_missing() => true,
+            Err(Trouble::Rejected(rejection)) if rejection.is_invalid() => false,
+            Err(trouble) => return Err(trouble.into_error(whole.shown)),
         };
+        let url = whole.shown;
         if is_missing && seen.has_answered(list) {
             return Err(SourceError::ListGone { url });
         }
-        let was_empty = self.known_lists.empty.contains(&list);
+        let was_empty = self.inner.known_lists.empty.contains(&list);
         let exists = !is_missing || (!was_empty && self.ask_nonsense(list).await? == Refusal::Refused);
         if seen.is_empty() {
             self.probe().await?;
         }
         if exists {
             seen.note_existing(list);
-        } else if self.known_lists.with_rows.contains(&list) && !was_empty {
+        } else if self.inner.known_lists.with_rows.contains(&list) && !was_empty {
             return Err(SourceError::ListGone { url });
         } else {
             seen.note_empty(list);
@@ -242,24 +187,22 @@ impl Inner {
         Ok(())
     }
 
-    /// Requests the rows of the last minute from a list, as a run requests a window. A 404 is a success if it is an
-    /// empty result. Fails as a run would.
-    pub(super) async fn try_list(&self, list: Stream) -> Result<(), SourceError> {
+    /// Requests the rows of the last minute from a list, to prove that a run can read the list.
+    ///
+    /// # Errors
+    /// The error with which a run would fail to read the list.
+    pub async fn try_list(&self, list: Stream) -> Result<(), SourceError> {
         let now_ms = self.now_ms();
         let window = Window::new(now_ms - MINUTE_MS, now_ms);
         let (scope, flags) = (Scope::all(list), FlagSet::EMPTY);
         let request = PageRequest { scope, window, flags, page_rows: 1, token: None };
-        let address = address::of_page(&self.base_url, &request, list.page_rows_max().map(|_| request.page_rows));
-        match self.fetch_page(&address, true, false).await? {
-            FetchOutcome::Page(_) => Ok(()),
-            FetchOutcome::Rejected(rejection) => {
-                let may_be_empty = rejection.status == 404 && !rejection.is_html;
-                match may_be_empty {
-                    true => self.require_list(list).await,
-                    false => Err(self.rejection_error(rejection, address.shown)),
-                }
-            }
-            FetchOutcome::Failed { last, attempts } => Err(last.give_up(address.shown, attempts)),
+        let rows = list.page_rows_max().map(|_| request.page_rows);
+        let call = address::of_page(&self.inner.base_url, &request, rows);
+        match self.fetch_checked(&call, true).await {
+            Ok(_) => Ok(()),
+            // A 404 is a success if it is an empty result.
+            Err(Trouble::Rejected(rejection)) if rejection.is_missing() => self.require_list(list).await,
+            Err(trouble) => Err(trouble.into_error(call.shown)),
         }
     }
 
@@ -273,16 +216,13 @@ impl Inner {
             let window = Window::new(start_ms, end_ms);
             let minimal = PageRequest { window, page_rows: 1, token: None, ..request.clone() };
             let rows = minimal.scope.stream.page_rows_max().map(|_| minimal.page_rows);
-            match fetch(&self.wire, self.backoff, &address::of_page(&self.base_url, &minimal, rows), true).await? {
-                FetchOutcome::Page(_) | FetchOutcome::Rejected(_) => return Ok(true),
-                FetchOutcome::Failed { .. } => {}
+            let call = address::of_page(&self.inner.base_url, &minimal, rows);
+            match self.fetch(&call, true).await {
+                Ok(_) | Err(Trouble::Rejected(_)) => return Ok(true),
+                Err(Trouble::Failed { .. }) => {}
+                Err(trouble) => return Err(trouble.into_error(call.shown)),
             }
         }
         Ok(false)
     }
-}
-
-/// Returns true if the list itself refused the request as invalid: status 400 or 422, and no web page from a proxy.
-fn is_refusal_of_a_list(rejection: &Rejection) -> bool {
-    matches!(rejection.status, 400 | 422) && !rejection.is_html
 }

@@ -6,9 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     address,
-    error::{Failure, SourceError},
-    fetch::FetchOutcome,
-    inner::Inner,
+    error::{Failure, SourceError, Trouble},
+    service::Source,
 };
 use crate::text::bytes_without_mark;
 
@@ -63,32 +62,30 @@ pub enum PurgeAnswer {
     Refused { status: u16, message: String },
 }
 
-/// Sends the purge request. A 2xx without a readable request id is an error. A 404 of the service counts as `Refused`
-/// only if a probe shows that the base URL is right.
-pub(super) async fn purge(source: &Inner, request: &PurgeRequest) -> Result<PurgeAnswer, SourceError> {
-    let body = serde_json::to_vec(request).map(Bytes::from).unwrap_or_default();
-    let address = address::of_purge(&source.base_url, body);
-    match source.post_checked(&address).await? {
-        FetchOutcome::Page(answer) => match request_id(&answer.body) {
+impl Source {
+    /// Asks the service to purge people. The request is idempotent, so it is repeated after a lost answer.
+    pub async fn purge(&self, request: &PurgeRequest) -> Result<PurgeAnswer, SourceError> {
+        let body = serde_json::to_vec(request).map(Bytes::from).unwrap_or_default();
+        let call = address::of_purge(&self.inner.base_url, body);
+        let answer = match self.fetch_checked(&call, false).await {
+            Ok(answer) => answer,
+            Err(Trouble::Rejected(rejection)) if rejection.is_missing() || rejection.is_invalid() => {
+                // A request to a wrong base URL is answered with 404 too. The probe fails if the base URL is wrong.
+                if rejection.is_missing() {
+                    self.probe().await?;
+                }
+                return Ok(PurgeAnswer::Refused { status: rejection.status, message: rejection.message });
+            }
+            Err(trouble) => return Err(trouble.into_error(call.shown)),
+        };
+        match request_id(&answer.body) {
             Some(request_id) => Ok(PurgeAnswer::Accepted { request_id, service_now_ms: answer.service_now_ms }),
             None => {
                 let came = format!("{} bytes without a requestId", answer.body.len());
                 let problem = crate::page::PageError::NoData;
-                Err(Failure::NoPage { problem, came }.give_up(address.shown, 1))
+                Err(Failure::NoPage { problem, came }.give_up(call.shown, 1))
             }
-        },
-        FetchOutcome::Rejected(rejection) => match rejection.status {
-            404 if !rejection.is_html => {
-                // A request to a wrong base URL is answered with 404 too. The probe fails if the base URL is wrong.
-                source.probe().await?;
-                Ok(PurgeAnswer::Refused { status: 404, message: rejection.message })
-            }
-            status @ (400 | 422) if !rejection.is_html => {
-                Ok(PurgeAnswer::Refused { status, message: rejection.message })
-            }
-            _ => Err(source.rejection_error(rejection, address.shown)),
-        },
-        FetchOutcome::Failed { last, attempts } => Err(last.give_up(address.shown, attempts)),
+        }
     }
 }
 

@@ -1,40 +1,53 @@
-//! [`Source`], the API of the HTTP client, with a method for each kind of request.
+//! [`Source`], the API of the HTTP client. The methods that send requests are in the modules `probe`, `walk`,
+//! `list_call`, `purge`, `users` and `download`.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use bytes::Bytes;
+use reqwest::Url;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    address::{self, Call},
+    backoff::Backoff,
     client,
-    download::{DownloadOutcome, DownloadRequest, DownloadSink},
     error::{SourceError, Stop},
-    gate::{Gate, GateState, Limits, RequestRate},
-    inner::Inner,
-    learned_rate::LearnedRate,
-    list_call::{self, Answer, Range},
-    list_ends::{ListEnds, NotFoundEnd},
+    gate::{Gate, GateState, LearnedRate, Limits, RequestRate, RequestWait},
+    lists::{ListEnds, NotFoundEnd, TokenLifetimes},
     page_memory::PageMemory,
-    probe::Probe,
-    purge::{self, PurgeAnswer, PurgeRequest},
-    request_wait::RequestWait,
-    settings::SourceSettings,
-    stats::RequestStats,
-    token_lifetimes::TokenLifetimes,
-    users::{UpsertError, UpsertOutcome, UserAnswer},
-    walk::Walk,
-    wire::Wire,
+    settings::{KnownLists, SourceSettings},
+    wire::{RequestStats, Wire},
 };
-use crate::model::{PageRequest, RetryAfterForm, StatusFilter, Stream, TimeAccount};
+use crate::{
+    clock::Clock,
+    model::{RetryAfterForm, StatusFilter, Stream, TimeAccount},
+};
 
 /// A client of the service, behind a gate. Cheap to clone; all clones share the gate, the counts and the clock.
 #[derive(Clone, Debug)]
 pub struct Source {
     pub(super) inner: Arc<Inner>,
+}
+
+/// The state that all clones of a source share: the connections, the gate and what the run has learned about the
+/// service.
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub base_url: Url,
+    pub backoff: Backoff,
+    pub clock: Clock,
+    /// The request rate that earlier runs learned.
+    pub learned: LearnedRate,
+    pub token_lifetimes: TokenLifetimes,
+    pub list_ends: ListEnds,
+    pub known_lists: KnownLists,
+    pub page_memory: PageMemory,
+    /// The survey statuses to request; `None` leaves the choice to the service.
+    pub statuses: Mutex<Option<StatusFilter>>,
+    pub wire: Wire,
 }
 
 impl Source {
@@ -76,30 +89,13 @@ impl Source {
         Ok(Source { inner: Arc::new(inner) })
     }
 
-    /// Requests one row from one list after the other until one answers with a page, which proves that base URL and key
-    /// are right.
-    ///
-    /// # Errors
-    /// `KeyRefused` or `Blocked` if every list refuses, otherwise the error of a list.
-    pub async fn probe(&self) -> Result<Probe, SourceError> {
-        self.inner.probe().await
-    }
-
-    /// Requests the rows of the last minute from a list, to prove that a run can read the list.
-    ///
-    /// # Errors
-    /// The error with which a run would fail to read the list.
-    pub async fn try_list(&self, list: Stream) -> Result<(), SourceError> {
-        self.inner.try_list(list).await
-    }
-
     /// Requests a list without a range, unless the run knows about it already. Afterwards [`Source::has_answered`] or
     /// [`Source::is_taken_as_empty`] says what came.
     ///
     /// # Errors
     /// The error with which a run would fail to read the list.
     pub async fn ask_whole_list(&self, list: Stream) -> Result<(), SourceError> {
-        if self.has_answered(list) { Ok(()) } else { self.inner.require_list(list).await }
+        if self.has_answered(list) { Ok(()) } else { self.require_list(list).await }
     }
 
     /// Returns true if the list has answered a request of this run with a page.
@@ -123,68 +119,14 @@ impl Source {
         self.inner.known_lists.empty.contains(&list)
     }
 
-    /// Starts a walk, which reads the pages of one window in the service's order. `request.token` resumes an earlier
-    /// walk.
-    pub fn walk(&self, request: PageRequest) -> Walk {
-        Walk::new(Arc::clone(&self.inner), request)
-    }
-
-    /// Starts a walk over the rows of one millisecond, `request.window`, for a tie probe. The pages may have rows of
-    /// the neighbouring milliseconds, if the service includes the ends of a range. Requests count in
-    /// [`RequestStats::ties_probed`].
-    pub fn walk_moment(&self, request: PageRequest) -> Walk {
-        Walk::of_moment(Arc::clone(&self.inner), request)
-    }
-
-    /// Sends one list call without the guards of a walk; the caller interprets the answer. `range` chooses `start` and
-    /// `end`.
-    pub async fn ask(&self, request: &PageRequest, range: Range) -> Result<Answer, SourceError> {
-        list_call::ask(&self.inner, request, range).await
-    }
-
     /// Sets the survey statuses of all further list calls; `None` uses the service's default.
     pub fn list_surveys_with(&self, filter: Option<StatusFilter>) {
         *self.inner.statuses.lock().unwrap_or_else(PoisonError::into_inner) = filter;
     }
 
-    /// Asks the service to purge people. The request is idempotent, so it is repeated after a lost answer.
-    pub async fn purge(&self, request: &PurgeRequest) -> Result<PurgeAnswer, SourceError> {
-        purge::purge(&self.inner, request).await
-    }
-
-    /// Reads one person.
-    ///
-    /// # Errors
-    /// `Refused` if a web page was returned or an address cannot contain the id; `Unreachable` or `BadAnswer` if all
-    /// attempts failed. `KeyRefused` or `Forbidden` for a 401 or 403.
-    pub async fn user(&self, user_id: &str) -> Result<UserAnswer, SourceError> {
-        self.inner.user(user_id).await
-    }
-
     /// Waits until rate limiting no longer blocks requests. Returns early if the run has to stop.
     pub async fn until_unblocked(&self) {
         self.inner.wire.gate.until_unblocked().await;
-    }
-
-    /// Upserts one person: `body` is the JSON. `may_repeat` allows a retry even if the service may have accepted an
-    /// earlier attempt.
-    ///
-    /// # Errors
-    /// Only errors that every further upsert would meet too, and the stop of the run.
-    pub async fn upsert(&self, body: Bytes, may_repeat: bool) -> Result<UpsertOutcome, UpsertError> {
-        self.inner.upsert(body, may_repeat).await
-    }
-
-    /// Downloads a link that the service returned into `sink`, without sending the key.
-    ///
-    /// # Errors
-    /// If the run has to stop.
-    pub async fn download<S: DownloadSink>(
-        &self,
-        request: DownloadRequest<'_>,
-        sink: &mut S,
-    ) -> Result<DownloadOutcome<S::Error>, Stop> {
-        self.inner.wire.download(&self.inner.base_url, request, sink).await
     }
 
     /// Waits before a retry. Other requests are not delayed.
@@ -249,5 +191,19 @@ impl Source {
     /// Returns the wait that delays the whole process, if there is one.
     pub fn current_wait(&self) -> Option<RequestWait> {
         self.inner.wire.gate.current_wait()
+    }
+
+    /// Returns the service's time in epoch milliseconds, or this machine's if the service has sent none.
+    pub(super) fn now_ms(&self) -> i64 {
+        self.service_now_ms().unwrap_or_else(|| self.inner.clock.now_ms())
+    }
+
+    /// Adds the requested survey statuses to a list call, if the list is that of surveys.
+    pub(super) fn listed_at(&self, stream: Stream, at: Call) -> Call {
+        let statuses = self.inner.statuses.lock().unwrap_or_else(PoisonError::into_inner);
+        match statuses.as_ref().filter(|_| stream == Stream::Surveys) {
+            Some(filter) => address::with_statuses(at, filter),
+            None => at,
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The settings of a source, and the checks that need no network. This module reads no file and no environment
 //! variable.
 
-use std::time::Duration;
+use std::{fmt, sync::Arc, time::Duration};
 
 use reqwest::Url;
 use tokio::time::Instant;
@@ -10,8 +10,7 @@ use super::{
     address::is_loopback,
     backoff::Backoff,
     error::{SettingsError, SourceError},
-    key_reader::KeyReader,
-    list_ends::NotFoundEnd,
+    lists::NotFoundEnd,
     proxies::Proxies,
     transport::Transport,
 };
@@ -56,6 +55,28 @@ impl AuthForm {
             AuthForm::Bearer => "Bearer",
             AuthForm::ApiKey => "API-Key",
         }
+    }
+}
+
+/// Reads the key from its file or command. Blocks the thread.
+#[derive(Clone)]
+pub struct KeyReader(Arc<dyn Fn() -> Option<ApiKey> + Send + Sync>);
+
+impl KeyReader {
+    /// Creates a reader. `read` returns `None` if the key cannot be read.
+    pub fn new(read: impl Fn() -> Option<ApiKey> + Send + Sync + 'static) -> KeyReader {
+        KeyReader(Arc::new(read))
+    }
+
+    /// Returns the key; `None` if it cannot be read.
+    pub(super) fn read(&self) -> Option<ApiKey> {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for KeyReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyReader")
     }
 }
 

@@ -6,20 +6,19 @@
 //! an erasure.
 
 use bytes::Bytes;
-use reqwest::{Method, Url};
-use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    error::{Failure, SourceError},
-    inner::Inner,
-    probe::REFUSALS_MAX,
-    settings::ATTEMPTS_MAX,
-    user_request::{UserRequest, UserRequestOutcome},
+    address,
+    error::{Failure, Rejection, SourceError, Trouble},
+    fetch::Attempts,
+    service::Source,
 };
-use crate::model::{Stream, can_request_user};
+use crate::model::can_request_user;
 
 /// An id that no person has: the answer to a request for this id shows if the key is valid.
 const NOBODY: &str = "studysync-checks-the-key";
+/// Maximum attempts of an upsert that is answered with 401 or 403 although the key is valid.
+const REFUSALS_MAX: u32 = 2;
 
 /// The answer to a request for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,56 +78,40 @@ impl UpsertAttempts {
     }
 }
 
-impl Inner {
-    /// Reads one person, with retries. A 401 or 403 is retried once if the key is valid. Fails without a request if an
-    /// address cannot contain the id. A web page is an error whatever its status, because it comes from a proxy.
+impl Source {
+    /// Reads one person.
+    ///
+    /// # Errors
+    /// `Refused` if a web page was returned or an address cannot contain the id; `Unreachable` or `BadAnswer` if all
+    /// attempts failed. `KeyRefused` or `Forbidden` for a 401 or 403.
     pub async fn user(&self, user_id: &str) -> Result<UserAnswer, SourceError> {
-        let call = self.call_for(user_id);
+        let call = address::of_user(&self.inner.base_url, user_id);
         if !can_request_user(user_id) {
             let message = "an address cannot contain the id".to_owned();
             return Err(SourceError::Refused { status: 0, message, url: call.shown });
         }
-        let (mut waits, mut attempts, mut refusals) = (self.backoff.series(), 0, 0);
-        loop {
-            let failure = match self.wire.call(&call).await? {
-                UserRequestOutcome::Answered { status, body, .. } if (200..300).contains(&status) => {
-                    return Ok(UserAnswer::Found { body });
-                }
-                UserRequestOutcome::Answered { status: status @ (401 | 403), is_html, .. } => {
-                    refusals += 1;
-                    if refusals >= REFUSALS_MAX {
-                        // A web page may contain the address, and with it the id.
-                        let message = if is_html { "a web page" } else { "" }.to_owned();
-                        return Err(SourceError::Forbidden { status, message, url: call.shown, is_html });
-                    }
-                    self.check_key_for_users().await?;
-                    self.wire.gate.retry_delay(waits.next_wait(self.wire.gate.rng().fraction())).await?;
-                    continue;
-                }
-                UserRequestOutcome::Answered { status, is_html, .. } => match status {
-                    // A web page comes from a proxy, not from the service.
-                    _ if is_html => return Err(web_page(status, call.shown)),
-                    404 => return Ok(UserAnswer::Absent),
-                    _ => return Ok(UserAnswer::Refused { status }),
-                },
-                UserRequestOutcome::Redirected { status, location } => {
-                    return Err(SourceError::Redirected { status, location, url: call.shown });
-                }
-                UserRequestOutcome::RateLimited => continue,
-                UserRequestOutcome::Interrupted(stop) => return Err(SourceError::Stopped(stop)),
-                UserRequestOutcome::Failed(failure) => failure,
-            };
-            attempts += 1;
-            if attempts >= self.attempts_max(&failure) {
-                return Err(failure.give_up(call.shown, attempts));
+        let (fetched, url) = (self.fetch_checked(&call, false).await, call.shown);
+        match fetched {
+            Ok(received) => Ok(UserAnswer::Found { body: received.body }),
+            Err(Trouble::Rejected(Rejection { status: status @ (401 | 403), is_html, .. })) => {
+                // A web page may contain the address, and with it the id.
+                let message = if is_html { "a web page" } else { "" }.to_owned();
+                Err(SourceError::Forbidden { status, message, url, is_html })
             }
-            self.wire.gate.retry_delay(waits.next_wait(self.wire.gate.rng().fraction())).await?;
+            Err(Trouble::Rejected(Rejection { status, is_html: true, .. })) => Err(web_page(status, url)),
+            Err(Trouble::Rejected(Rejection { status: 404, .. })) => Ok(UserAnswer::Absent),
+            Err(Trouble::Rejected(Rejection { status, .. })) => Ok(UserAnswer::Refused { status }),
+            Err(trouble) => Err(trouble.into_error(url)),
         }
     }
 
-    /// Upserts one person, with retries. If the service may have accepted an attempt and `may_repeat` is false, returns
-    /// `Unknown` at once. Returns `RateLimited` only if no attempt can have been accepted; otherwise waits and sends
-    /// the upsert again. A 401 or 403 is retried once if the key is valid.
+    /// Upserts one person: `body` is the JSON. `may_repeat` allows a retry even if the service may have accepted an
+    /// earlier attempt.
+    /// Returns `RateLimited` only if no attempt can have been accepted; otherwise waits and sends the upsert again. A
+    /// 401 or 403 is retried once if the key is valid.
+    ///
+    /// # Errors
+    /// Only errors that every further upsert would meet too, and the stop of the run.
     pub async fn upsert(&self, body: Bytes, may_repeat: bool) -> Result<UpsertOutcome, UpsertError> {
         let mut sent = UpsertAttempts::default();
         let outcome = self.upsert_with_retries(body, may_repeat, &mut sent).await;
@@ -141,25 +124,25 @@ impl Inner {
         may_repeat: bool,
         sent: &mut UpsertAttempts,
     ) -> Result<UpsertOutcome, SourceError> {
-        let (url, shown) = (self.user_address(""), self.user_address("").to_string());
-        let call = UserRequest { method: Method::POST, url, shown, body: Some(body) };
-        let (mut waits, mut attempts) = (self.backoff.series(), 0);
+        let call = address::of_upsert(&self.inner.base_url, body);
+        let mut attempts = Attempts::new(self);
         loop {
-            let failure = match self.wire.call(&call).await? {
-                UserRequestOutcome::RateLimited if sent.unknown_sends == 0 => return Ok(UpsertOutcome::RateLimited),
-                UserRequestOutcome::RateLimited => {
-                    self.wire.gate.until_unblocked().await;
+            let failure = match self.inner.wire.attempt(&call).await {
+                Ok(received) => {
+                    let unknown_sends = sent.unknown_sends;
+                    return Ok(UpsertOutcome::Accepted { status: received.status, unknown_sends });
+                }
+                Err(Trouble::RateLimited) if sent.unknown_sends == 0 => return Ok(UpsertOutcome::RateLimited),
+                Err(Trouble::RateLimited) => {
+                    self.until_unblocked().await;
                     continue;
                 }
-                UserRequestOutcome::Interrupted(stop) => {
+                Err(Trouble::Interrupted(stop)) => {
                     sent.unknown_sends += 1;
                     return Err(SourceError::Stopped(stop));
                 }
-                UserRequestOutcome::Failed(failure) => failure,
-                UserRequestOutcome::Redirected { status, location } => {
-                    return Err(SourceError::Redirected { status, location, url: call.shown });
-                }
-                UserRequestOutcome::Answered { status: status @ (401 | 403), message, .. } => {
+                Err(Trouble::Failed { last, .. }) => last,
+                Err(Trouble::Rejected(Rejection { status: status @ (401 | 403), message, .. })) => {
                     sent.refusals += 1;
                     if sent.refusals == 1 {
                         self.check_key_for_users().await?;
@@ -170,17 +153,16 @@ impl Inner {
                     }
                     failure
                 }
-                UserRequestOutcome::Answered { status, message, is_html, .. } => {
-                    let unknown_sends = sent.unknown_sends;
+                Err(Trouble::Rejected(Rejection { status, message, is_html })) => {
+                    let (url, unknown_sends) = (call.shown, sent.unknown_sends);
                     return match status {
-                        200..300 => Ok(UpsertOutcome::Accepted { status, unknown_sends }),
-                        _ if is_html => Err(web_page(status, call.shown)),
-                        404 | 405 => Err(SourceError::Refused { status, message, url: call.shown }),
+                        _ if is_html => Err(web_page(status, url)),
+                        404 | 405 => Err(SourceError::Refused { status, message, url }),
                         _ => Ok(UpsertOutcome::Refused { status, message, unknown_sends }),
                     };
                 }
+                Err(Trouble::Ended(error)) => return Err(error),
             };
-            attempts += 1;
             if !is_surely_undelivered(&failure) {
                 sent.maybe_delivered = Some(failure.clone());
                 sent.unknown_sends += 1;
@@ -188,48 +170,29 @@ impl Inner {
                     return Ok(sent.give_up(failure));
                 }
             }
-            if attempts >= self.attempts_max(&failure) {
+            if !attempts.retry(attempts.max(&failure, false)).await? {
                 return Ok(sent.give_up(failure));
             }
-            self.wire.gate.retry_delay(waits.next_wait(self.wire.gate.rng().fraction())).await?;
         }
-    }
-
-    /// Returns the number of attempts after which a request that ended with this failure is given up.
-    fn attempts_max(&self, failure: &Failure) -> u32 {
-        if failure.is_permanent() { 1 } else { ATTEMPTS_MAX.min(self.wire.attempts_max) }
     }
 
     /// Checks the key with a list and with a request for a user, which may send the key in another form. Fails if the
     /// service refuses the key.
-    async fn check_key_for_users(&self) -> Result<(), SourceError> {
+    pub(super) async fn check_key_for_users(&self) -> Result<(), SourceError> {
         self.check_key().await?;
-        match self.wire.call(&self.call_for(NOBODY)).await? {
-            UserRequestOutcome::Answered { status: status @ (401 | 403), is_html: false, .. } => {
+        let inner = &self.inner;
+        match inner.wire.attempt(&address::of_user(&inner.base_url, NOBODY)).await {
+            Err(Trouble::Rejected(Rejection { status: status @ (401 | 403), is_html: false, .. })) => {
                 Err(SourceError::KeyRefused {
                     status,
-                    origin: self.wire.credentials.current().key.origin().to_owned(),
-                    url: self.user_address("").to_string(),
+                    origin: inner.wire.credentials.current().key.origin().to_owned(),
+                    url: address::of_upsert(&inner.base_url, Bytes::new()).shown,
                     message: String::new(),
                 })
             }
+            Err(Trouble::Ended(error @ SourceError::Stopped(_))) => Err(error),
             _ => Ok(()),
         }
-    }
-
-    /// Builds the request that reads a person. The address for people has a hash in place of the id.
-    fn call_for(&self, user_id: &str) -> UserRequest {
-        let shown = self.user_address(&format!("/#{:08x}", xxh3_64(user_id.as_bytes()) & 0xffff_ffff)).to_string();
-        let url = self.user_address(&format!("/{}", escaped(user_id)));
-        UserRequest { method: Method::GET, url, shown, body: None }
-    }
-
-    /// Builds the address of the path of users, followed by `suffix`.
-    fn user_address(&self, suffix: &str) -> Url {
-        let mut url = self.base_url.clone();
-        let path = format!("{}{}{suffix}", self.base_url.path().trim_end_matches('/'), Stream::Users.path());
-        url.set_path(&path);
-        url
     }
 }
 
@@ -242,37 +205,4 @@ fn web_page(status: u16, url: String) -> SourceError {
 /// Returns true if the service certainly did not accept the upsert: no connection, or status 401, 403 or 503.
 fn is_surely_undelivered(failure: &Failure) -> bool {
     matches!(failure, Failure::Connect { .. } | Failure::Status { status: 401 | 403 | 503, .. })
-}
-
-/// Percent-encodes every byte of a path segment except ASCII letters, digits, `-`, `_`, `.` and `~`.
-fn escaped(text: &str) -> String {
-    use std::fmt::Write as _;
-    let mut segment = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => segment.push(char::from(byte)),
-            // Writing to a String cannot fail.
-            _ => drop(write!(segment, "%{byte:02X}")),
-        }
-    }
-    segment
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_id_stays_one_segment_of_the_address() {
-        assert_eq!(escaped("user-1_2.3~x"), "user-1_2.3~x");
-        assert_eq!(escaped("a/b"), "a%2Fb");
-        assert_eq!(escaped("../../v1/surveys?x=1#y"), "..%2F..%2Fv1%2Fsurveys%3Fx%3D1%23y");
-        assert_eq!(escaped("usér 日\u{0}%"), "us%C3%A9r%20%E6%97%A5%00%25");
-        for id in ["../../x", "a\\..\\b", ";@:&=+$,", "%2e%2e", "..."] {
-            let mut url = Url::parse("http://localhost/tenant").unwrap();
-            url.set_path(&format!("/tenant/v2/users/{}", escaped(id)));
-            assert_eq!(url.path_segments().unwrap().count(), 4, "{id}: {url}");
-        }
-        assert!(!can_request_user("..") && !can_request_user(".") && !can_request_user("") && can_request_user("..."));
-    }
 }

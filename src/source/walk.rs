@@ -1,22 +1,22 @@
 //! Reads one window page by page up to the end of the list (promise P3). This module decides what each answer means for
 //! the window; `fetch` retries single pages.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
 use reqwest::Url;
 use tokio::time::Instant;
 
 use super::{
-    address::{self, Address},
-    error::{Failure, SourceError},
-    fetch::FetchOutcome,
+    address::{self, Call},
+    envelope::Envelope,
+    error::{Failure, Rejection, SourceError, Trouble},
     guards::{Guards, NotFoundMeaning},
-    inner::Inner,
-    list_ends::LastPage,
+    lists::LastPage,
     page_memory::{PageReservation, PageShape},
     page_size::PageSize,
-    wire::{ReceivedPage, Rejection},
+    service::Source,
+    wire::Received,
 };
 use crate::model::{EndStyle, PageRequest, PageToken};
 
@@ -61,10 +61,18 @@ pub struct Page {
     pub service_now_ms: Option<i64>,
 }
 
+impl Page {
+    pub(super) fn new(received: Received, memory: PageReservation, request_token: Option<PageToken>) -> Self {
+        let Received { body, envelope, service_now_ms, .. } = received;
+        let Envelope { rows, next, end, .. } = envelope;
+        Page { body, memory: Some(memory), rows, next, end, request_token, service_now_ms }
+    }
+}
+
 /// Reads the pages of one window. After an error, a new walk can resume with the `next` of the last page.
 #[derive(Debug)]
 pub struct Walk {
-    source: Arc<Inner>,
+    source: Source,
     /// The request for the next page.
     request: PageRequest,
     size: PageSize,
@@ -91,21 +99,26 @@ pub struct Walk {
 }
 
 /// Builds the address of a page.
-type AddressOf = fn(&Url, &PageRequest, Option<u32>) -> Address;
+type AddressOf = fn(&Url, &PageRequest, Option<u32>) -> Call;
+
+impl Source {
+    /// Starts a walk, which reads the pages of one window in the service's order. `request.token` resumes an earlier
+    /// walk.
+    pub fn walk(&self, request: PageRequest) -> Walk {
+        Walk::with_addresses(self.clone(), request, address::of_page, false)
+    }
+
+    /// Starts a walk over the rows of one millisecond, `request.window`, for a tie probe. The pages may have rows of
+    /// the neighbouring milliseconds, if the service includes the ends of a range. Requests count in
+    /// [`RequestStats::ties_probed`].
+    pub fn walk_moment(&self, request: PageRequest) -> Walk {
+        Walk::with_addresses(self.clone(), request, address::of_moment, true)
+    }
+}
 
 impl Walk {
-    /// Reads the pages of a window.
-    pub(super) fn new(source: Arc<Inner>, request: PageRequest) -> Self {
-        Self::with_addresses(source, request, address::of_page, false)
-    }
-
-    /// Reads the rows of one millisecond.
-    pub(super) fn of_moment(source: Arc<Inner>, request: PageRequest) -> Self {
-        Self::with_addresses(source, request, address::of_moment, true)
-    }
-
     /// Creates a walk that requests the addresses which `address_of` builds.
-    fn with_addresses(source: Arc<Inner>, request: PageRequest, address_of: AddressOf, is_of_moment: bool) -> Self {
+    fn with_addresses(source: Source, request: PageRequest, address_of: AddressOf, is_of_moment: bool) -> Self {
         let size = PageSize::new(request.page_rows, request.scope.stream.page_rows_max());
         let guards = Guards::new(request.token.as_ref());
         Self {
@@ -149,39 +162,35 @@ impl Walk {
             let stream = self.request.scope.stream;
             // A smaller page could hide rows of the millisecond.
             if !self.is_of_moment {
-                self.size.limit_to(self.source.page_memory.rows_max(stream, self.last_row_bytes));
+                self.size.limit_to(self.source.inner.page_memory.rows_max(stream, self.last_row_bytes));
             }
             let limit = self.size.limit();
             self.is_cut_by_memory |= limit.is_some_and(|rows| rows < self.size.rows());
-            let address = (self.address_of)(&self.source.base_url, &self.request, limit);
-            let address = self.source.listed_at(stream, address);
-            let (shown, has_token) = (address.shown.clone(), self.request.token.is_some());
+            let call = (self.address_of)(&self.source.inner.base_url, &self.request, limit);
+            let call = self.source.listed_at(stream, call);
+            let shown = call.shown.clone();
             let shape = PageShape {
                 stream,
                 rows: limit.unwrap_or(1),
                 is_fixed: limit.is_none() || self.is_of_moment || self.size.is_forced(),
                 last_row_bytes: self.last_row_bytes,
             };
-            let (fetched, memory) = self.source.fetch_list(address, shape, self.can_be_smaller(), has_token).await?;
-            match fetched {
-                FetchOutcome::Page(page) => {
+            match self.source.fetch_list(call, shape, self.can_be_smaller()).await {
+                Ok((page, memory)) => {
                     let rows = limit.map_or(1, |_| page.envelope.rows);
-                    self.source.page_memory.record_page(shape, rows, page.body.len());
+                    self.source.inner.page_memory.record_page(shape, rows, page.body.len());
                     self.last_row_bytes = page.body.len().checked_div(rows).unwrap_or(0);
                     return self.accept(page, memory);
                 }
-                FetchOutcome::Rejected(rejection) => {
-                    drop(memory);
+                Err(Trouble::Rejected(rejection)) => {
                     if let Some(step) = self.rejected(rejection, shown).await? {
                         return Ok(step);
                     }
                 }
-                FetchOutcome::Failed { last: Failure::BodyTooLarge { .. }, .. }
-                    if self.source.page_memory.should_have_fewer_rows(shape) => {}
-                FetchOutcome::Failed { last, attempts } => {
-                    drop(memory);
-                    self.shrink_or_give_up(last, attempts, shown).await?;
-                }
+                Err(Trouble::Failed { last: Failure::BodyTooLarge { .. }, .. })
+                    if self.source.inner.page_memory.should_have_fewer_rows(shape) => {}
+                Err(Trouble::Failed { last, attempts }) => self.shrink_or_give_up(last, attempts, shown).await?,
+                Err(trouble) => return Err(trouble.into_error(shown)),
             }
         }
     }
@@ -190,8 +199,8 @@ impl Walk {
     /// of [`Walk::next`] restarts the window.
     pub fn resolve_end(&mut self, is_end: bool) {
         if let Some(last) = self.last_page {
-            let now_ms = self.source.clock.now_ms();
-            self.source.list_ends.record_proof(self.request.scope.stream, last, is_end, now_ms);
+            let now_ms = self.source.inner.clock.now_ms();
+            self.source.inner.list_ends.record_proof(self.request.scope.stream, last, is_end, now_ms);
         }
         if is_end {
             self.end = Some(EndStyle::NotFound);
@@ -209,7 +218,7 @@ impl Walk {
         if self.is_of_moment && self.size.limit().is_some() {
             return false;
         }
-        let is_proven = |pages| self.source.token_lifetimes.is_proven(self.request.scope.stream, pages, age);
+        let is_proven = |pages| self.source.inner.token_lifetimes.is_proven(self.request.scope.stream, pages, age);
         age < FRESH && self.guards.pages_from_start().is_some_and(is_proven)
     }
 
@@ -225,9 +234,9 @@ impl Walk {
 
     /// Counts a page and returns it. If the guards find that the list does not end, the window restarts or the walk
     /// fails.
-    fn accept(&mut self, page: ReceivedPage, memory: PageReservation) -> Result<WalkStep, SourceError> {
-        let ReceivedPage { body, envelope, service_now_ms, .. } = page;
-        if let Err(cause) = self.guards.record_page(&envelope) {
+    fn accept(&mut self, received: Received, memory: PageReservation) -> Result<WalkStep, SourceError> {
+        let envelope = &received.envelope;
+        if let Err(cause) = self.guards.record_page(envelope) {
             let reason = cause.to_string();
             self.guards.restart_after_loop(cause)?;
             // Some services return the same page again if it is full of rows of one millisecond. The largest page is
@@ -239,43 +248,36 @@ impl Walk {
         let age = self.request.token.is_some().then(|| self.token_at.elapsed());
         (self.token_at, self.not_found_at) = (Instant::now(), None);
         if let Some(pages) = self.guards.pages_from_start() {
-            self.source.token_lifetimes.record_page(self.request.scope.stream, pages, age);
+            self.source.inner.token_lifetimes.record_page(self.request.scope.stream, pages, age);
         }
         let page = LastPage { rows: envelope.rows as u64, limit: self.size.limit() };
         let (stream, before) = (self.request.scope.stream, self.last_page.replace(page));
-        self.source.list_ends.record_page(stream, page, before, self.source.clock.now_ms());
+        self.source.inner.list_ends.record_page(stream, page, before, self.source.inner.clock.now_ms());
         self.end = envelope.end;
         let request_token = std::mem::replace(&mut self.request.token, envelope.next.clone());
-        Ok(WalkStep::Page(Page {
-            body,
-            memory: Some(memory),
-            rows: envelope.rows,
-            next: envelope.next,
-            end: envelope.end,
-            request_token,
-            service_now_ms,
-        }))
+        Ok(WalkStep::Page(Page::new(received, memory, request_token)))
+    }
+
+    /// Ends the list with a 404.
+    fn not_found(&mut self) -> Option<WalkStep> {
+        self.end = Some(EndStyle::NotFound);
+        self.end.map(WalkStep::End)
     }
 
     /// Interprets a 4xx answer: the end of the list, a restart of the window, or an error. `None` means that the caller
     /// repeats the request, perhaps with another page size.
     async fn rejected(&mut self, rejection: Rejection, url: String) -> Result<Option<WalkStep>, SourceError> {
         if self.request.token.is_none() {
-            // A web page with status 404 comes from a wrong address and proves nothing about the window.
-            let may_be_empty = rejection.status == 404 && !rejection.is_html;
-            if may_be_empty {
+            if rejection.is_missing() {
                 self.source.require_list(self.request.scope.stream).await?;
-                self.end = Some(EndStyle::NotFound);
-                return Ok(self.end.map(WalkStep::End));
+                return Ok(self.not_found());
             }
-            return Err(self.source.rejection_error(rejection, url));
+            return Err(rejection.into_error(url));
         }
-        let Rejection { status, message, is_html, .. } = rejection;
-        if status == 404 && !is_html {
-            let (stream, now_ms) = (self.request.scope.stream, self.source.clock.now_ms());
-            if self.last_page.is_some_and(|last| self.source.list_ends.is_end(stream, last, now_ms)) {
-                self.end = Some(EndStyle::NotFound);
-                return Ok(self.end.map(WalkStep::End));
+        if rejection.is_missing() {
+            let (stream, now_ms) = (self.request.scope.stream, self.source.inner.clock.now_ms());
+            if self.last_page.is_some_and(|last| self.source.inner.list_ends.is_end(stream, last, now_ms)) {
+                return Ok(self.not_found());
             }
             let was_not_found = self.not_found_at.is_some();
             let age = *self.not_found_at.get_or_insert_with(|| self.token_at.elapsed());
@@ -284,21 +286,20 @@ impl Walk {
                 if !was_not_found {
                     return Ok(None);
                 }
-                self.end = Some(EndStyle::NotFound);
-                return Ok(self.end.map(WalkStep::End));
+                return Ok(self.not_found());
             }
             let rows_max = self.request.scope.stream.page_rows_max();
             // Pages of other sizes prove nothing.
             let page_rows = self.size.limit().filter(|_| !self.is_cut_by_memory);
             match self.guards.not_found(page_rows, rows_max, !self.is_of_moment) {
                 NotFoundMeaning::End => {
-                    self.end = Some(EndStyle::NotFound);
-                    return Ok(self.end.map(WalkStep::End));
+                    return Ok(self.not_found());
                 }
                 NotFoundMeaning::Unproven => return Ok(Some(WalkStep::UnprovenEnd)),
                 NotFoundMeaning::Again(page_rows) => page_rows.into_iter().for_each(|rows| self.size.fix(rows)),
             }
         }
+        let Rejection { status, message, .. } = rejection;
         let cause = format!("status {status} on a page token");
         let reason = if message.is_empty() { cause.clone() } else { format!("{cause}: {message}") };
         self.guards.restart_after_dead_token(&reason)?;

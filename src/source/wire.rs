@@ -1,39 +1,40 @@
-//! Sends one request, reads the answer and classifies it. Waits for the gate before the request, and reports the result
-//! to the gate. The module `fetch` retries; `walk` interprets the answer.
+//! Sends one request, reads the answer and classifies it. Waits for the gate before the request, reports the result to
+//! the gate, and counts the request for the run's report. The module `fetch` retries; `walk` and `users` interpret the
+//! answer. Errors and logs contain nothing about a person, because they may outlive an erasure.
 
 use std::{
+    collections::BTreeMap,
     sync::{Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
 use bytes::Bytes;
 use reqwest::{
-    Client, Method, Request, StatusCode,
+    Client, Request, StatusCode,
     header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION},
 };
+use schemars::JsonSchema;
+use serde::{Serialize, de::IgnoredAny};
 use tokio::time::{Instant, timeout};
 
 use super::{
-    address::Address,
-    body::{self, BodyLimits},
+    address::{Call, CallKind},
+    body::{self, BodyLimits, content_type},
     client,
     credentials::{Credentials, SentKey},
     envelope::{self, Envelope},
-    error::{Failure, SettingsError, Stop},
-    excerpt,
+    error::{Failure, Rejection, SettingsError, SourceError, Trouble},
     gate::{Gate, Permit},
-    lists_seen::ListsSeen,
+    header_times::{self, ServiceClock},
+    lists::{ListsSeen, SurveysPath},
     proxies::Proxies,
-    retry_after,
-    service_clock::{self, ServiceClock},
     settings::SourceSettings,
-    stats::Counters,
-    surveys_path::SurveysPath,
     transport::{Reply, Transport},
 };
 use crate::{
     clock::Clock,
     model::{Activity, RetryAfterForm},
+    text::bytes_without_mark,
 };
 
 /// Maximum bytes read of an error body.
@@ -42,57 +43,21 @@ const ERROR_BODY_BYTES_MAX: usize = 64 << 10;
 const ERROR_BODY_IDLE: Duration = Duration::from_secs(2);
 /// Maximum characters shown of a redirect's target.
 const LOCATION_CHARS_MAX: usize = 200;
+/// How long a stopping run still waits for the answer to an upsert. Without the answer, it is unknown whether the
+/// service accepted the upsert.
+const GRACE: Duration = Duration::from_secs(5);
 
-/// The result of one request.
+/// A 2xx answer, completely read.
 #[derive(Debug)]
-pub(super) enum RequestOutcome {
-    /// A page.
-    Page(Box<ReceivedPage>),
-    /// A page with records that are not JSON. If a second attempt returns the same records, the transfer did not break
-    /// them.
-    Broken { page: Box<ReceivedPage>, failure: Failure },
-    /// The answer to a POST.
-    Posted { body: Bytes, service_now_ms: Option<i64> },
-    /// Rate limited: the gate knows the wait.
-    RateLimited,
-    /// Any other 4xx.
-    Rejected(Rejection),
-    /// 3xx.
-    Redirected { status: u16, location: String },
-    /// A failure. A retry may help unless [`Failure::is_permanent`].
-    Failed(Failure),
-}
-
-/// The result of sending a request, before the body of the answer is read.
-#[derive(Debug)]
-pub(super) enum SendOutcome {
-    /// An answer that is no rate limiting, with any status.
-    Replied(Reply),
-    /// Rate limited: the gate knows the wait.
-    RateLimited,
-    /// No answer.
-    Failed(Failure),
-}
-
-/// A page as the service sent it.
-#[derive(Debug)]
-pub(super) struct ReceivedPage {
+pub(super) struct Received {
+    pub status: u16,
     pub body: Bytes,
+    /// The envelope of a page; empty for requests that are not for a list. Some of its records may be broken.
     pub envelope: Envelope,
     /// The service's time when it answered, in epoch milliseconds.
     pub service_now_ms: Option<i64>,
     /// The time from sending the request to the last byte of the answer.
     pub latency: Duration,
-}
-
-/// A 4xx answer about this request.
-#[derive(Debug)]
-pub(super) struct Rejection {
-    pub status: u16,
-    /// The service's message, shortened.
-    pub message: String,
-    /// True if the body is a web page: a proxy sent it, not the service.
-    pub is_html: bool,
 }
 
 /// The connections to the service.
@@ -120,13 +85,6 @@ pub(super) struct Wire {
     pub attempts_max: u32,
 }
 
-impl Rejection {
-    /// Returns true for 401 and 403: the key may be the reason.
-    pub fn is_about_key(&self) -> bool {
-        matches!(self.status, 401 | 403)
-    }
-}
-
 impl Wire {
     /// Builds the connections to the service. Fails if the HTTP client cannot be built or the key cannot be sent in a
     /// header.
@@ -151,207 +109,182 @@ impl Wire {
     }
 
     /// Waits for the gate, sends one request and reads the answer. A request that takes longer than the time-out is
-    /// `Failed`. If the service refuses the key, and the key has been changed, the request is sent again. `Err` means
-    /// that the run has to stop.
-    pub async fn ask(&self, address: &Address) -> Result<RequestOutcome, Stop> {
+    /// `Failed`. If the service refuses the key, and the key has been changed, the request is sent again. If the run
+    /// stops during an upsert, waits at most [`GRACE`] for the answer.
+    pub async fn attempt(&self, call: &Call) -> Result<Received, Trouble> {
         loop {
             let used = self.credentials.current();
-            let outcome = self.ask_with(&used, address).await?;
-            let is_about_key = matches!(&outcome, RequestOutcome::Rejected(rejection) if rejection.is_about_key());
-            if !is_about_key || !self.has_another_key(&used).await? {
-                return Ok(outcome);
+            let outcome = self.attempt_with(&used, call).await;
+            let is_about_key = matches!(&outcome, Err(Trouble::Rejected(rejection)) if rejection.is_about_key());
+            if !is_about_key || !self.gate.unless_stopped(self.credentials.has_changed_since(&used)).await? {
+                return outcome;
             }
         }
     }
 
-    /// Reads the key once more, because the service refused this one. Returns true if another key is in use now.
-    pub(super) async fn has_another_key(&self, refused: &SentKey) -> Result<bool, Stop> {
-        self.gate.unless_stopped(self.credentials.has_changed_since(refused)).await
-    }
-
-    /// [`Wire::ask`] with this key.
-    async fn ask_with(&self, key: &SentKey, address: &Address) -> Result<RequestOutcome, Stop> {
-        let permit = self.gate.permit().await?;
+    async fn attempt_with(&self, key: &SentKey, call: &Call) -> Result<Received, Trouble> {
+        let is_upsert = call.kind == CallKind::UpsertUser;
+        let permit = match is_upsert {
+            // An upsert does not wait at a blocked gate: the caller has recorded it as sent, and undoes the record.
+            true => self.gate.permit_if_open().await?.ok_or(Trouble::RateLimited)?,
+            false => self.gate.permit().await?,
+        };
         let _booked = self.gate.account().enter(Activity::Network);
-        let mut tally = Tally::new(self, address.is_tie_probe);
+        let mut tally = Tally::new(self, call.is_tie_probe);
         let started = Instant::now();
-        let exchange = timeout(self.timeout, self.exchange(key, address, &permit, &mut tally, started));
-        let outcome = self
-            .gate
-            .unless_stopped(exchange)
-            .await?
-            .unwrap_or_else(|_| RequestOutcome::Failed(Failure::timed_out(self.timeout)));
+        let outcome = {
+            let exchange = timeout(self.timeout, self.exchange(key, call, &permit, &mut tally, started));
+            let mut exchange = std::pin::pin!(exchange);
+            let ended = match self.gate.unless_stopped(exchange.as_mut()).await {
+                Err(stop) if is_upsert => timeout(GRACE, exchange).await.map_err(|_| stop),
+                ended => ended,
+            };
+            match ended {
+                Ok(exchanged) => exchanged.unwrap_or_else(|_| Err(Failure::timed_out(self.timeout).into())),
+                Err(stop) => Err(Trouble::Interrupted(stop)),
+            }
+        };
         let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let (status, bytes) = (tally.status.unwrap_or(0), tally.read_bytes);
+        let (status, bytes, url) = (tally.status.unwrap_or(0), tally.read_bytes, &call.shown);
         match &outcome {
-            RequestOutcome::Page(page) => {
-                tracing::debug!(status, ms, rows = page.envelope.rows, bytes, url = address.shown)
+            _ if call.is_about_person() => tracing::debug!(status, ms, bytes, method = %call.method(), url),
+            Ok(Received { envelope: Envelope { rows, broken: 0, .. }, .. }) if call.posted.is_none() => {
+                tracing::debug!(status, ms, rows, bytes, url);
             }
-            RequestOutcome::Failed(failure) => {
-                tracing::debug!(status, ms, bytes, url = address.shown, failure = failure.kind());
-            }
-            _ => tracing::debug!(status, ms, bytes, url = address.shown),
+            Err(Trouble::Failed { last, .. }) => tracing::debug!(status, ms, bytes, url, failure = last.kind()),
+            Err(Trouble::Interrupted(_)) => {}
+            _ => tracing::debug!(status, ms, bytes, url),
         }
-        Ok(outcome)
+        outcome
     }
 
     /// Sends the request, reads the answer and classifies it. `started` is the time from which the latency of a page is
-    /// measured. A 413 on a GET is `Failed`, because a smaller page may succeed.
+    /// measured.
     async fn exchange(
         &self,
         key: &SentKey,
-        address: &Address,
+        call: &Call,
         permit: &Permit,
         tally: &mut Tally<'_>,
         started: Instant,
-    ) -> RequestOutcome {
-        let mut request = match &address.posted {
-            None => Request::new(Method::GET, address.url.clone()),
-            Some(body) => {
-                let mut request = Request::new(Method::POST, address.url.clone());
-                request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-                *request.body_mut() = Some(body.clone().into());
-                request
-            }
-        };
-        request.headers_mut().insert(AUTHORIZATION, key.auth.clone());
-        let mut response = match self.send(request, permit, tally).await {
-            SendOutcome::Replied(response) => response,
-            SendOutcome::RateLimited => return RequestOutcome::RateLimited,
-            SendOutcome::Failed(failure) => return RequestOutcome::Failed(failure),
-        };
-        let (status, date_ms) = (response.status(), service_clock::date_ms(response.headers()));
-        if status.is_success() && address.posted.is_some() {
-            let read =
-                body::read(&mut response, self.body_limits, &self.credentials.current().key, &mut tally.read_bytes)
-                    .await;
-            return read
-                .map_or_else(RequestOutcome::Failed, |body| RequestOutcome::Posted { body, service_now_ms: date_ms });
+    ) -> Result<Received, Trouble> {
+        let mut request = Request::new(call.method(), call.url.clone());
+        if let Some(body) = &call.posted {
+            request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            *request.body_mut() = Some(body.clone().into());
         }
-        if status.is_success() {
-            match self.read_page(&mut response, address.body_bytes_max, tally).await {
-                Ok((body, envelope)) => {
-                    self.lists_seen.note_page(address.list);
-                    let broken = envelope.broken;
-                    let latency = started.elapsed();
-                    let page = Box::new(ReceivedPage { body, envelope, service_now_ms: date_ms, latency });
-                    match broken {
-                        0 => RequestOutcome::Page(page),
-                        records => RequestOutcome::Broken { page, failure: Failure::BrokenRecords { records } },
-                    }
-                }
-                Err(failure) => RequestOutcome::Failed(failure),
-            }
-        } else if status.is_redirection() {
-            RequestOutcome::Redirected { status: status.as_u16(), location: self.location(&response) }
-        } else {
-            match self.read_error(&mut response, tally).await {
-                // The page is too large for the service or a proxy: a smaller page may succeed.
-                RequestOutcome::Rejected(Rejection { status: status @ 413, message, .. })
-                    if address.posted.is_none() =>
-                {
-                    RequestOutcome::Failed(Failure::Status { status, message })
-                }
-                other => other,
-            }
+        let auth = if call.is_about_person() { &key.user_auth } else { &key.auth };
+        request.headers_mut().insert(AUTHORIZATION, auth.clone());
+        let mut reply = self.send_with(&self.client, request, permit, tally).await?;
+        let (status, service_now_ms) = (reply.status(), header_times::date_ms(reply.headers()));
+        if status.is_redirection() {
+            let (status, location) = (status.as_u16(), self.location(&reply));
+            return Err(Trouble::Ended(SourceError::Redirected { status, location, url: call.shown.clone() }));
         }
-    }
-
-    /// Sends a request with the client for the service, and reports to the gate: accepted or rate limited.
-    pub(super) async fn send(&self, request: Request, permit: &Permit, tally: &mut Tally<'_>) -> SendOutcome {
-        self.send_with(&self.client, request, permit, tally).await
+        if !status.is_success() {
+            return Err(self.read_error(&mut reply, call, tally).await);
+        }
+        let bytes_max = call.body_bytes_max.unwrap_or(self.body_limits.bytes_max);
+        let limits = BodyLimits { bytes_max, ..self.body_limits };
+        let read = body::read(&mut reply, limits, &self.credentials.current().key, &mut tally.read_bytes).await;
+        let body = match call.kind {
+            // A 2xx accepts the upsert, even if its body cannot be read.
+            CallKind::UpsertUser => read.unwrap_or_default(),
+            _ => read?,
+        };
+        let envelope = self.read_envelope(call.kind, reply.headers(), &body)?;
+        Ok(Received { status: status.as_u16(), body, envelope, service_now_ms, latency: started.elapsed() })
     }
 
     /// Sends a request with this client, and returns an answer with any status. Reports nothing to the gate.
-    pub(super) async fn transmit(&self, client: &Client, request: Request) -> Result<Reply, Failure> {
+    pub async fn transmit(&self, client: &Client, request: Request) -> Result<Reply, Failure> {
         self.transport.send(client, request, self.timeout).await
     }
 
     /// Sends a request with this client. Tells the gate if the service accepted or rate limited the request. Records
     /// the status, the service's time and the form of `Retry-After`. A 503 without a usable `Retry-After` is no rate
     /// limiting.
-    pub(super) async fn send_with(
+    pub async fn send_with(
         &self,
         client: &Client,
         request: Request,
         permit: &Permit,
         tally: &mut Tally<'_>,
-    ) -> SendOutcome {
-        let response = match self.transmit(client, request).await {
-            Ok(response) => response,
-            Err(failure) => return SendOutcome::Failed(failure),
-        };
+    ) -> Result<Reply, Trouble> {
+        let response = self.transmit(client, request).await?;
         let now = Instant::now();
-        let date_ms = service_clock::date_ms(response.headers());
+        let date_ms = header_times::date_ms(response.headers());
         self.clock.note(date_ms, now);
         let status = response.status();
         tally.status = Some(status.as_u16());
         if status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE {
             // This machine's clock is used only if the service has never sent a `Date`.
             let date_ms = date_ms.or_else(|| self.clock.now_ms(now)).unwrap_or_else(|| self.machine_clock.now_ms());
-            let wait = retry_after::read(response.headers(), date_ms);
-            let form = retry_after::form(response.headers(), date_ms);
+            let wait = header_times::retry_after(response.headers(), date_ms);
+            let form = header_times::retry_after_form(response.headers(), date_ms);
             if status == StatusCode::TOO_MANY_REQUESTS || form != RetryAfterForm::Absent {
                 *self.refusal_form.lock().unwrap_or_else(PoisonError::into_inner) = Some(form);
             }
             if wait.is_some() || status == StatusCode::TOO_MANY_REQUESTS {
                 permit.rate_limited(status.as_u16(), wait);
-                return SendOutcome::RateLimited;
+                return Err(Trouble::RateLimited);
             }
         }
         permit.accepted();
-        SendOutcome::Replied(response)
+        Ok(response)
     }
 
-    /// Reads a body and parses its envelope. Fails if the body is not a page, or longer than `bytes_max`.
-    async fn read_page(
-        &self,
-        response: &mut Reply,
-        bytes_max: Option<usize>,
-        tally: &mut Tally<'_>,
-    ) -> Result<(Bytes, Envelope), Failure> {
-        let limits = BodyLimits { bytes_max: bytes_max.unwrap_or(self.body_limits.bytes_max), ..self.body_limits };
-        let body = body::read(response, limits, &self.credentials.current().key, &mut tally.read_bytes).await?;
-        match envelope::parse(&body) {
-            Ok(envelope) => Ok((body, envelope)),
-            Err(problem) => {
-                let content_type = content_type(response.headers());
-                let came = excerpt::describe_body(content_type, &body, &self.credentials.current().key);
-                let is_html = excerpt::is_html(content_type, &body);
-                Err(if is_html { Failure::Html { came } } else { Failure::NoPage { problem, came } })
+    /// Parses the envelope of a page, and checks that the answer about a person is JSON. Any other answer has no
+    /// envelope. Notes the list that answered with a page.
+    fn read_envelope(&self, kind: CallKind, headers: &HeaderMap, body: &[u8]) -> Result<Envelope, Failure> {
+        let content_type = content_type(headers);
+        let is_html = || body::is_html(content_type, body);
+        match kind {
+            CallKind::List(list) => {
+                let envelope = envelope::parse(body).map_err(|problem| {
+                    let came = body::describe_body(content_type, body, &self.credentials.current().key);
+                    if is_html() { Failure::Html { came } } else { Failure::NoPage { problem, came } }
+                })?;
+                self.lists_seen.note_page(list);
+                Ok(envelope)
             }
+            CallKind::ReadUser => match not_json(body) {
+                None => Ok(Envelope::default()),
+                Some(reason) => {
+                    let came = format!("{} bytes", body.len());
+                    Err(if is_html() { Failure::Html { came } } else { Failure::NotJson { reason, came } })
+                }
+            },
+            CallKind::Purge | CallKind::UpsertUser => Ok(Envelope::default()),
         }
     }
 
-    /// Reads an error answer: 5xx, 408 and 425 are `Failed`, every other status is `Rejected`. If the body cannot be
-    /// read, the message is empty.
-    pub(super) async fn read_error(&self, response: &mut Reply, tally: &mut Tally<'_>) -> RequestOutcome {
+    /// Reads an error answer: 5xx, 408 and 425 are `Failed`, and 413 for a list, because a smaller page may succeed.
+    /// Every other status is `Rejected`. If the body cannot be read, the message is empty.
+    async fn read_error(&self, reply: &mut Reply, call: &Call, tally: &mut Tally<'_>) -> Trouble {
         let limits = BodyLimits { bytes_max: ERROR_BODY_BYTES_MAX, idle: ERROR_BODY_IDLE };
-        let body = body::read(response, limits, &self.credentials.current().key, &mut tally.read_bytes)
-            .await
-            .unwrap_or_default();
-        let status = response.status();
-        let is_html = excerpt::is_html(content_type(response.headers()), &body);
-        let message = if is_html {
-            format!(
-                "a web page ({})",
-                excerpt::describe_body(content_type(response.headers()), &body, &self.credentials.current().key)
-            )
-        } else {
-            excerpt::message(&body, &self.credentials.current().key)
+        let key = &self.credentials.current().key;
+        let body = body::read(reply, limits, key, &mut tally.read_bytes).await.unwrap_or_default();
+        let content_type = content_type(reply.headers());
+        let is_html = body::is_html(content_type, &body);
+        let message = match is_html {
+            true => format!("a web page ({})", body::describe_body(content_type, &body, key)),
+            false => body::message(&body, key),
         };
-        let is_passing = matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY);
-        let status = status.as_u16();
-        if is_passing || status >= 500 {
-            RequestOutcome::Failed(Failure::Status { status, message })
-        } else {
-            RequestOutcome::Rejected(Rejection { status, message, is_html })
+        match reply.status().as_u16() {
+            // The message may name the person.
+            status @ (408 | 425 | 500..) if call.is_about_person() => {
+                Failure::Status { status, message: String::new() }.into()
+            }
+            status @ (408 | 425 | 500..) => Failure::Status { status, message }.into(),
+            status @ 413 if matches!(call.kind, CallKind::List(_)) => Failure::Status { status, message }.into(),
+            status => Trouble::Rejected(Rejection { status, message, is_html }),
         }
     }
 
     /// Returns the target of a redirect for people, without user, password, query and fragment, which may be secret.
     /// Returns a text such as `nowhere` if there is no readable target.
-    pub(super) fn location(&self, response: &Reply) -> String {
+    fn location(&self, response: &Reply) -> String {
         let Some(location) = response.headers().get(LOCATION) else { return "nowhere".to_owned() };
         let text = String::from_utf8_lossy(location.as_bytes());
         let Ok(mut url) = response.url().join(&text) else { return "an unreadable address".to_owned() };
@@ -360,7 +293,7 @@ impl Wire {
         let _ = url.set_password(None);
         url.set_query(None);
         url.set_fragment(None);
-        excerpt::presentable(url.as_str(), &self.credentials.current().key, LOCATION_CHARS_MAX)
+        body::presentable(url.as_str(), &self.credentials.current().key, LOCATION_CHARS_MAX)
     }
 }
 
@@ -386,7 +319,48 @@ impl Drop for Tally<'_> {
     }
 }
 
-/// Returns the `Content-Type` header; empty if there is none.
-pub(super) fn content_type(headers: &HeaderMap) -> &str {
-    headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default()
+/// The requests of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct RequestStats {
+    /// Requests sent, retries and probes included.
+    pub total: u64,
+    /// Requests by status of the answer; 0 stands for no answer.
+    pub by_status: BTreeMap<u16, u64>,
+    /// Decompressed bytes of all bodies read.
+    pub bytes: u64,
+    /// Requests for the rows of one millisecond, sent because a page boundary can lose rows.
+    pub ties_probed: u64,
+}
+
+/// The request counts of the run so far.
+#[derive(Debug, Default)]
+pub(super) struct Counters(Mutex<RequestStats>);
+
+impl Counters {
+    /// Counts a request that ended. `status` is `None` if no answer came: the request failed or was cancelled.
+    pub fn count(&self, status: Option<u16>, bytes: usize, is_tie_probe: bool) {
+        let mut stats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        stats.total += 1;
+        stats.ties_probed += u64::from(is_tie_probe);
+        *stats.by_status.entry(status.unwrap_or(0)).or_default() += 1;
+        stats.bytes = stats.bytes.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
+    }
+
+    /// Returns true if any request of the run was answered, with whatever status.
+    pub fn has_answers(&self) -> bool {
+        let stats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        stats.by_status.keys().any(|status| *status != 0)
+    }
+
+    pub fn snapshot(&self) -> RequestStats {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Returns the reason why a body is not JSON; `None` for JSON.
+fn not_json(body: &[u8]) -> Option<String> {
+    if let Err(error) = std::str::from_utf8(body) {
+        return Some(format!("byte {} is not UTF-8", error.valid_up_to()));
+    }
+    serde_json::from_slice::<IgnoredAny>(bytes_without_mark(body)).err().map(|error| error.to_string())
 }

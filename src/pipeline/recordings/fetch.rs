@@ -278,11 +278,7 @@ impl Fetcher {
             let version = sink.partial.version().filter(|_| resumes).cloned();
             let bytes = sink.partial.bytes();
             let from = version.as_ref().map(|version| PartialDownload { bytes, validator: &version.validator });
-            let downloaded = match self.source.download(DownloadRequest { link, partial: from }, &mut sink).await {
-                Ok(downloaded) => downloaded,
-                Err(stop) => return Ok(LinkResult::Stopped(stop)),
-            };
-            let result = match downloaded {
+            let result = match self.source.download(DownloadRequest { link, partial: from }, &mut sink).await {
                 DownloadOutcome::Failed(failure) => {
                     // Some hosts fail for each range.
                     let is_of_range = from.is_some() && matches!(failure, Failure::Status { .. });
@@ -313,6 +309,7 @@ impl Fetcher {
                     LinkResult::Failed(HOST_BUSY.to_owned())
                 }
                 DownloadOutcome::Declined(declined) => LinkResult::of_declined(declined)?,
+                DownloadOutcome::Stopped(stop) => LinkResult::Stopped(stop),
             };
             return Ok(result);
         }

@@ -12,11 +12,11 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Decision, GateState, StopCause, Ticket};
+use super::{Decision, GateState, RequestWait, StopCause, Ticket, WaitReason};
 use crate::{
     clock::Clock,
     model::{Activity, Rng, TimeAccount, format_ms},
-    source::{RequestWait, Stop, WaitReason},
+    source::Stop,
 };
 
 /// A wait of this length or longer is logged as a warning.

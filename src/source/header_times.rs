@@ -1,12 +1,51 @@
-//! Reads `Retry-After` in every legal form and every form seen in practice. An unusable value yields `None`; the gate
-//! then falls back to backoff.
+//! Times in the headers of an answer. `Date` is the service's time: a run reads up to this time (P7), because this
+//! machine's clock may be wrong by any amount. `Retry-After` is read in every legal form and every form seen in
+//! practice. An unusable value yields `None`; the gate then falls back to backoff.
 
-use std::time::Duration;
+use std::{
+    sync::{Mutex, PoisonError},
+    time::{Duration, UNIX_EPOCH},
+};
 
-use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reqwest::header::{AGE, DATE, HeaderMap, RETRY_AFTER};
+use tokio::time::Instant;
 
-use super::service_clock::http_date_ms;
 use crate::model::RetryAfterForm;
+
+/// The latest `Date`, and its time of arrival by the monotonic clock.
+#[derive(Debug, Default)]
+pub(super) struct ServiceClock(Mutex<Option<(i64, Instant)>>);
+
+impl ServiceClock {
+    /// Records the `Date` of an answer that arrived at `now`.
+    pub fn note(&self, date_ms: Option<i64>, now: Instant) {
+        if let Some(date_ms) = date_ms {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((date_ms, now));
+        }
+    }
+
+    /// Returns the service's time in epoch milliseconds; `None` before the first answer with a `Date`. `Date` has a
+    /// resolution of one second, so the returned time is up to a second behind and never ahead.
+    pub fn now_ms(&self, now: Instant) -> Option<i64> {
+        let (date_ms, noted) = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let since_ms = i64::try_from(now.saturating_duration_since(noted).as_millis()).unwrap_or(i64::MAX);
+        Some(date_ms.saturating_add(since_ms))
+    }
+}
+
+/// Returns the `Date` of an answer in epoch milliseconds, plus the `Age` header of a cache. `None` if no `Date` can be
+/// read.
+pub(super) fn date_ms(headers: &HeaderMap) -> Option<i64> {
+    let date_ms = http_date_ms(headers.get(DATE)?.to_str().ok()?)?;
+    let age_secs = headers.get(AGE).and_then(|age| age.to_str().ok()?.trim().parse::<u32>().ok()).unwrap_or(0);
+    Some(date_ms.saturating_add(i64::from(age_secs).saturating_mul(1000)))
+}
+
+/// Parses a date in any of the three forms that HTTP allows, to epoch milliseconds.
+pub(super) fn http_date_ms(text: &str) -> Option<i64> {
+    let moment = httpdate::parse_http_date(text.trim()).ok()?;
+    i64::try_from(moment.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()
+}
 
 /// The longest wait, so that arithmetic cannot overflow. A longer wait is reduced to this value.
 const LONGEST: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
@@ -16,13 +55,13 @@ const EPOCH_SECS: std::ops::Range<i64> = 1_000_000_000..4_102_444_800;
 
 /// Returns the wait that `Retry-After` names; `None` if no header is usable. Of repeated headers the longest wait
 /// counts. A date is compared with `date_ms`, the *service's* time, because this machine's clock may be wrong.
-pub(super) fn read(headers: &HeaderMap, date_ms: i64) -> Option<Duration> {
+pub(super) fn retry_after(headers: &HeaderMap, date_ms: i64) -> Option<Duration> {
     let values = headers.get_all(RETRY_AFTER).iter().filter_map(|value| value.to_str().ok());
     values.filter_map(|value| wait(value.trim(), date_ms)).max()
 }
 
 /// Classifies the form of the first `Retry-After` header.
-pub(super) fn form(headers: &HeaderMap, date_ms: i64) -> RetryAfterForm {
+pub(super) fn retry_after_form(headers: &HeaderMap, date_ms: i64) -> RetryAfterForm {
     let Some(value) = headers.get(RETRY_AFTER) else { return RetryAfterForm::Absent };
     let text = value.to_str().unwrap_or_default().trim();
     match wait(text, date_ms) {
@@ -74,11 +113,58 @@ fn is_decimal(text: &str) -> bool {
     }
 }
 
+/// Entry points for the fuzzer.
+#[cfg(fuzzing)]
+pub mod fuzzing {
+    use std::time::Duration;
+
+    use reqwest::header::{HeaderMap, HeaderValue, RETRY_AFTER};
+
+    /// Reads `Retry-After` from header lines. Lines that are no valid HTTP header value are left out.
+    pub fn retry_after(lines: &[&[u8]], date_ms: i64) -> Option<Duration> {
+        let mut headers = HeaderMap::new();
+        for value in lines.iter().filter_map(|line| HeaderValue::from_bytes(line).ok()) {
+            headers.append(RETRY_AFTER, value);
+        }
+        super::retry_after(&headers, date_ms)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use reqwest::header::HeaderValue;
 
     use super::*;
+
+    #[test]
+    fn the_services_time_goes_on_between_answers() {
+        let clock = ServiceClock::default();
+        let start = Instant::now();
+        assert_eq!(clock.now_ms(start), None);
+        clock.note(http_date_ms("Sun, 06 Nov 1994 08:49:37 GMT"), start);
+        clock.note(None, start + Duration::from_secs(1));
+        assert_eq!(clock.now_ms(start + Duration::from_millis(2_500)), Some(784_111_779_500));
+        clock.note(Some(1_000), start + Duration::from_secs(3));
+        assert_eq!(clock.now_ms(start + Duration::from_secs(4)), Some(2_000), "the latest answer counts");
+    }
+
+    #[test]
+    fn an_answer_from_a_cache_is_as_old_as_it_says() {
+        let mut headers = HeaderMap::new();
+        headers.insert(DATE, HeaderValue::from_static("Sun, 06 Nov 1994 08:49:37 GMT"));
+        for (age, later_ms) in [("90", 90_000), ("-5", 0), ("soon", 0)] {
+            headers.insert(AGE, HeaderValue::from_static(age));
+            assert_eq!(date_ms(&headers), Some(784_111_777_000 + later_ms), "{age}");
+        }
+    }
+
+    #[test]
+    fn the_three_forms_of_a_date_are_one_moment() {
+        for text in ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"] {
+            assert_eq!(http_date_ms(text), Some(784_111_777_000), "{text}");
+        }
+        assert_eq!(http_date_ms("yesterday"), None);
+    }
 
     /// Sun, 06 Nov 1994 08:49:37 GMT
     const NOW_MS: i64 = 784_111_777_000;
@@ -86,7 +172,7 @@ mod tests {
     fn read_one(value: &'static str) -> Option<Duration> {
         let mut headers = HeaderMap::new();
         headers.insert(RETRY_AFTER, HeaderValue::from_static(value));
-        read(&headers, NOW_MS)
+        retry_after(&headers, NOW_MS)
     }
 
     #[test]
@@ -105,9 +191,9 @@ mod tests {
         let form_of = |value: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(RETRY_AFTER, HeaderValue::from_static(value));
-            form(&headers, NOW_MS)
+            retry_after_form(&headers, NOW_MS)
         };
-        assert_eq!(form(&HeaderMap::new(), NOW_MS), RetryAfterForm::Absent);
+        assert_eq!(retry_after_form(&HeaderMap::new(), NOW_MS), RetryAfterForm::Absent);
         assert_eq!([form_of("12"), form_of("1.5")], [RetryAfterForm::Seconds, RetryAfterForm::Fraction]);
         assert_eq!(form_of("Sun, 06 Nov 1994 08:50:00 GMT"), RetryAfterForm::HttpDate);
         for useless in ["0", "-5", "soon", "Sun, 06 Nov 1994 08:49:36 GMT"] {
@@ -140,7 +226,7 @@ mod tests {
             assert_eq!(wait(text, now_ms + 90_000), None, "{text}: in the past");
             let mut headers = HeaderMap::new();
             headers.insert(RETRY_AFTER, HeaderValue::from_static(text));
-            assert_eq!(form(&headers, now_ms), RetryAfterForm::Epoch, "{text}");
+            assert_eq!(retry_after_form(&headers, now_ms), RetryAfterForm::Epoch, "{text}");
         }
         for (text, secs) in [("2592000", 2_592_000), ("999999999", LONGEST.as_secs())] {
             assert_eq!(wait(text, now_ms), Some(Duration::from_secs(secs)), "{text}: a wait, however long");
@@ -150,10 +236,10 @@ mod tests {
     #[test]
     fn p5_the_longest_of_several_counts() {
         let mut headers = HeaderMap::new();
-        assert_eq!(read(&headers, NOW_MS), None);
+        assert_eq!(retry_after(&headers, NOW_MS), None);
         for value in ["2", "7", "never"] {
             headers.append(RETRY_AFTER, HeaderValue::from_static(value));
         }
-        assert_eq!(read(&headers, NOW_MS), Some(Duration::from_secs(7)));
+        assert_eq!(retry_after(&headers, NOW_MS), Some(Duration::from_secs(7)));
     }
 }
