@@ -8,10 +8,9 @@ use std::{borrow::Cow, io::Read};
 
 use super::{
     InputError, Row, RowSink, UnsendableRow, Upsert,
-    csv_records::{LineOutcome, Record, RecordReader, Splitter},
-    excerpt::excerpt,
-    json_members::{Member, compact},
-    row::{ATTRIBUTE_PREFIX, IdSource, check_columns, is_blank, read_members},
+    csv_records::{Record, RecordReader, Splitter},
+    json_members::{Member, compact, excerpt, is_json},
+    row::{ATTRIBUTE_PREFIX, IdSource, USER_ID, check_columns, is_blank, read_members},
 };
 use crate::{
     json::{Shape, shape},
@@ -20,7 +19,6 @@ use crate::{
 
 /// The accepted separators of cells, the most likely first.
 const SEPARATORS: [u8; 4] = [b',', b';', b'\t', b'|'];
-const USER_ID: &str = "userId";
 
 /// How the cells of a column are converted to JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +114,7 @@ fn column_of(header: &str) -> Column {
 /// Returns the first separator that gives the header `line` a column `userId`; if there is none, the most frequent one.
 fn guess_separator(line: &[u8]) -> u8 {
     let has_users = |separator: &u8| match Splitter::new(*separator).feed(line) {
-        Ok(LineOutcome::Complete(cells)) => {
+        Ok(Some(cells)) => {
             cells.iter().any(|cell| std::str::from_utf8(cell).is_ok_and(|name| name.trim_matches(is_blank) == USER_ID))
         }
         _ => false,
@@ -225,9 +223,4 @@ fn read_cell(column: &Column, cell: &[u8]) -> Result<Option<String>, String> {
         },
     };
     Ok(Some(value))
-}
-
-/// Returns true if the text is a valid JSON value.
-fn is_json(text: &str) -> bool {
-    serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }

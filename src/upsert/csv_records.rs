@@ -101,8 +101,8 @@ impl<R: Read> RecordReader<R> {
             match outcome {
                 // A problem in a later line shows that the open quote of an earlier line is not closed.
                 Err(problem) => break if number == first { problem } else { splitter.not_closed() },
-                Ok(LineOutcome::Complete(cells)) => return Ok(Some(self.checked(first, cells, &following, is_row))),
-                Ok(LineOutcome::Open) => splitter.push_line_end(end),
+                Ok(Some(cells)) => return Ok(Some(self.checked(first, cells, &following, is_row))),
+                Ok(None) => splitter.push_line_end(end),
             }
             match self.next_line()? {
                 Some(next) => line = next,
@@ -131,7 +131,7 @@ impl<R: Read> RecordReader<R> {
             if line.number == last && quotes == 1 {
                 text.retain(|byte| *byte != b'"');
             }
-            matches!(Splitter::new(self.separator).feed(&text), Ok(LineOutcome::Complete(cells)) if is_row(&cells))
+            matches!(Splitter::new(self.separator).feed(&text), Ok(Some(cells)) if is_row(&cells))
         };
         let Some(row) = following.iter().find(looks_like_a_row).map(|line| line.number) else {
             return Record { line: first, cells: Ok(cells) };
@@ -187,14 +187,6 @@ impl<R: Read> RecordReader<R> {
     }
 }
 
-/// The state of a record after one of its lines.
-pub(super) enum LineOutcome {
-    /// The record ends with the line. Contains the cells of the record.
-    Complete(Vec<Vec<u8>>),
-    /// A quoted cell continues on the next line.
-    Open,
-}
-
 /// Where in a cell the splitter is.
 enum CellState {
     /// Before the first byte.
@@ -222,11 +214,12 @@ impl Splitter {
         Splitter { separator, cells: Vec::new(), cell: Vec::new(), state: CellState::Start }
     }
 
-    /// Splits the next line of the record. Returns the cells if the record ends with this line.
+    /// Splits the next line of the record. Returns the cells of the record if the record ends with this line; `None` if
+    /// a quoted cell continues on the next line.
     ///
     /// # Errors
     /// If a quote is in a wrong position.
-    pub fn feed(&mut self, text: &[u8]) -> Result<LineOutcome, String> {
+    pub fn feed(&mut self, text: &[u8]) -> Result<Option<Vec<Vec<u8>>>, String> {
         for byte in text.iter().copied() {
             let is_separator = byte == self.separator;
             self.state = match (&self.state, byte) {
@@ -263,11 +256,11 @@ impl Splitter {
             };
         }
         if matches!(self.state, CellState::Quoted) {
-            return Ok(LineOutcome::Open);
+            return Ok(None);
         }
         self.cells.push(std::mem::take(&mut self.cell));
         self.state = CellState::Start;
-        Ok(LineOutcome::Complete(std::mem::take(&mut self.cells)))
+        Ok(Some(std::mem::take(&mut self.cells)))
     }
 
     /// Adds the end of a line to the cell that continues on the next line.

@@ -1,12 +1,12 @@
-//! Splits JSON objects and lists into the exact texts of their values. An object with a repeated name is an error.
+//! Splits JSON objects and lists into the exact texts of their values. An object with a repeated name is an error. Makes
+//! excerpts of input values for the reasons why a row is set aside.
 
 use std::{borrow::Cow, fmt};
 
-use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::excerpt::excerpt;
-use crate::json::Shape;
+use crate::{json::Shape, model::is_display_control};
 
 /// The name of a member and the JSON text of its value.
 pub(super) type Member<'a> = (String, Cow<'a, str>);
@@ -71,6 +71,25 @@ pub(super) fn compact(json: &str) -> String {
         compact.push(letter);
     }
     compact
+}
+
+/// Returns true if the text is a valid JSON value.
+pub(super) fn is_json(text: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(text).is_ok()
+}
+
+/// Maximum length of an excerpt, in characters.
+const EXCERPT_CHARS: usize = 40;
+
+/// Returns the first [`EXCERPT_CHARS`] characters of a text, and `…` if the text is longer. Characters that control the
+/// display become U+FFFD.
+pub(super) fn excerpt(text: &str) -> String {
+    let letters = text.chars().map(|letter| if is_display_control(letter) { '\u{fffd}' } else { letter });
+    let mut short: String = letters.take(EXCERPT_CHARS).collect();
+    if text.chars().nth(EXCERPT_CHARS).is_some() {
+        short.push('…');
+    }
+    short
 }
 
 #[cfg(test)]

@@ -6,9 +6,7 @@
 
 mod csv;
 mod csv_records;
-mod excerpt;
 mod json_members;
-mod ndjson;
 mod row;
 
 #[cfg(test)]
@@ -21,8 +19,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 pub use self::{
     csv::read_csv,
-    ndjson::read_ndjson,
-    row::{check_columns, read_table_row},
+    row::{check_columns, read_ndjson, read_table_row},
 };
 
 /// Maximum number of attributes of a user that the service accepts.

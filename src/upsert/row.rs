@@ -1,18 +1,24 @@
-//! Parses the JSON object of one row into an upsert, and checks the rules of the service.
+//! Parses the JSON object of one row into an upsert, and checks the rules of the service. Reads NDJSON: one JSON object
+//! per line. Blank lines are skipped and not counted.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt};
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    fmt,
+    io::{BufRead, BufReader, Read},
+};
 
 use super::{
-    ATTRIBUTES_MAX, AttributeValue, Event, Row, RowSink, UnsendableRow, Upsert,
-    excerpt::excerpt,
-    json_members::{Member, compact, items_of, members_of, shape_name},
+    ATTRIBUTES_MAX, AttributeValue, Event, InputError, ROW_BYTES_MAX, Row, RowSink, UnsendableRow, Upsert,
+    json_members::{Member, compact, excerpt, is_json, items_of, members_of, shape_name},
 };
 use crate::{
     json::{Shape, shape},
     model::{epoch_ms, parse_date},
+    text::{bytes_without_mark, decoding},
 };
 
-const USER_ID: &str = "userId";
+pub(super) const USER_ID: &str = "userId";
 const EMAIL: &str = "email";
 const ATTRIBUTES: &str = "attributes";
 const EVENTS: &str = "events";
@@ -65,16 +71,66 @@ pub fn read_table_row(number: u64, text: &[u8], take: &mut RowSink<'_>) -> bool 
     take(Row { number, read: read_json(text, IdSource::Table) })
 }
 
+/// Passes each row to `take` until `take` returns false. A row that cannot be sent is passed with the reason.
+///
+/// # Errors
+/// If reading fails.
+pub fn read_ndjson(input: impl Read, take: &mut RowSink<'_>) -> Result<(), InputError> {
+    let mut input = BufReader::new(decoding(input, None).map_err(InputError::Read)?);
+    let (mut line, mut number) = (Vec::new(), 0);
+    for line_number in 1.. {
+        line.clear();
+        let limit = ROW_BYTES_MAX as u64 + 1;
+        let read = input.by_ref().take(limit).read_until(b'\n', &mut line).map_err(InputError::Read)?;
+        if read == 0 {
+            return Ok(());
+        }
+        let is_cut = line.len() > ROW_BYTES_MAX && line.last() != Some(&b'\n');
+        if is_cut {
+            skip_line(&mut input)?;
+        }
+        // Files that were concatenated have byte order marks at the start of later lines.
+        let text = bytes_without_mark(line.trim_ascii()).trim_ascii();
+        if text.is_empty() {
+            continue;
+        }
+        number += 1;
+        let read = match is_cut {
+            true => Err(UnsendableRow::of(format!("the row is longer than {ROW_BYTES_MAX} bytes"))),
+            false => read_json(text, IdSource::Text),
+        };
+        if !take(Row { number, read: read.map_err(|aside| aside.on_line(line_number)) }) {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Skips the rest of a line, including its line end.
+fn skip_line(input: &mut impl BufRead) -> Result<(), InputError> {
+    loop {
+        let buffer = input.fill_buf().map_err(InputError::Read)?;
+        let (count, is_end) = match buffer.iter().position(|byte| *byte == b'\n') {
+            Some(at) => (at + 1, true),
+            None => (buffer.len(), buffer.is_empty()),
+        };
+        input.consume(count);
+        if is_end {
+            return Ok(());
+        }
+    }
+}
+
 /// Parses the JSON object of a row. Fails with the reason if the text is not UTF-8, not a JSON object, or breaks a
 /// rule. `ids` says where the user ids come from.
-pub(super) fn read_json(text: &[u8], ids: IdSource) -> Result<Upsert, UnsendableRow> {
+fn read_json(text: &[u8], ids: IdSource) -> Result<Upsert, UnsendableRow> {
     let text = std::str::from_utf8(text).map_err(|error| {
         let at = error.valid_up_to() + 1;
         UnsendableRow::of(format!("its byte {at} is not UTF-8: save the file as UTF-8, or name its --encoding"))
     })?;
     match shape(text) {
         Shape::Object => {}
-        _ if serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() => {
+        _ if is_json(text) => {
             return Err(UnsendableRow::of("the row is not a JSON object"));
         }
         // The text is not JSON: the error of `members_of` says where.
