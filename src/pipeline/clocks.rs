@@ -96,7 +96,7 @@ pub async fn compare_clocks(
     let (window, flags) = (Window::new(after_ms, i64::MAX), FlagSet::EMPTY);
     let request = PageRequest { scope: Scope::all(list), window, flags, page_rows, token: None };
     let page = match source.ask(&request, Range::Window).await {
-        Ok(Answer::Page { page, .. }) => page,
+        Ok(Answer::Page(page)) => page,
         // Some services answer 404 if no row is in the range.
         Ok(Answer::Rejected { status: 404, is_web_page: false }) => return Ok(ClockComparison::Plausible),
         Err(error) if error.ends_the_run() => return Err(error),

@@ -26,7 +26,7 @@ pub enum PipelineError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
-    Source(SourceError),
+    Source(#[from] SourceError),
     #[error(transparent)]
     Archive(#[from] ArchiveError),
     #[error("the {destination} warehouse failed")]

@@ -17,12 +17,7 @@ use crate::{
     source::{Answer, Range},
 };
 
-use super::{
-    PipelineError,
-    sync_context::SyncContext,
-    threads::blocking,
-    ties::{TieProbeError, moments_of},
-};
+use super::{PipelineError, sync_context::SyncContext, threads::blocking, ties::moments_of};
 
 /// The maximum number of rounds of requests. Each further round cuts the part that has all rows.
 const CUTS_MAX: usize = 16;
@@ -63,7 +58,7 @@ pub(super) async fn is_end(
     scan: &Scan,
     page_rows: u32,
     spool: &Path,
-) -> Result<bool, TieProbeError> {
+) -> Result<bool, PipelineError> {
     let window_rows = {
         let (context, scan, spool) = (context.clone(), scan.clone(), spool.to_owned());
         blocking(move || read_spool(&context, &scan, &spool)).await??
@@ -135,13 +130,13 @@ fn read_spool(context: &SyncContext, scan: &Scan, spool: &Path) -> Result<Rows, 
 
 /// Reads the list of a part of the window up to the end. A 404 counts as the end. Returns `None` if a request fails, a
 /// page token repeats, or the list has more than [`PAGES_MAX`] pages.
-async fn list(context: &SyncContext, scan: &Scan, page_rows: u32, part: Window) -> Result<Option<Rows>, TieProbeError> {
+async fn list(context: &SyncContext, scan: &Scan, page_rows: u32, part: Window) -> Result<Option<Rows>, PipelineError> {
     let (scope, flags) = (scan.scope, scan.flags);
     let mut request = PageRequest { scope, window: part, flags, page_rows, token: None };
     let (mut rows, mut tokens) = (Rows::default(), HashSet::new());
     for _ in 0..PAGES_MAX {
-        let page = match context.source.ask(&request, Range::Part).await.map_err(TieProbeError::Source)? {
-            Answer::Page { page, .. } => page,
+        let page = match context.source.ask(&request, Range::Part).await? {
+            Answer::Page(page) => page,
             Answer::Rejected { status: 404, is_web_page: false } => {
                 rows.has_unproven_end = request.token.is_some();
                 return Ok(Some(rows));

@@ -124,7 +124,7 @@ impl Run {
         let mut request = PageRequest { scope, window, flags, page_rows: PAGE_ROWS, token: None };
         for _ in 0..PAGES_MAX {
             let page = match source.ask(&request, Range::Window).await? {
-                Answer::Page { page, .. } => page,
+                Answer::Page(page) => page,
                 Answer::Rejected { status: 404, is_web_page: false } => break,
                 Answer::Rejected { .. } | Answer::Failed(_) => {
                     unknown.ids.clear();
@@ -147,7 +147,7 @@ impl Run {
             let scope = Scope { stream: Stream::Responses, survey_id: Some(id) };
             let request = PageRequest { scope, window, flags, page_rows: 1, token: None };
             let has_answers = match source.ask(&request, Range::Window).await? {
-                Answer::Page { page, .. } => {
+                Answer::Page(page) => {
                     has_page = true;
                     // A page without records and with a next page says nothing about the survey.
                     page.next.is_some() || records(&page.body).iter().any(|answer| answer["surveyId"] == id)

@@ -26,7 +26,7 @@ use super::{
     sync_context::SyncContext,
     theme_measure::inspect_page,
     threads::{blocking, in_parallel},
-    ties::{EndAction, ProbePage, TieProbeError, after_page, end_action, moments_of, next_waiting, restore_boundaries},
+    ties::{EndAction, ProbePage, after_page, end_action, moments_of, next_waiting, restore_boundaries},
 };
 
 /// Why a window was not pulled completely.
@@ -172,7 +172,7 @@ impl Pull {
     async fn take_step(
         mut self,
         step: Result<WalkStep, SourceError>,
-    ) -> Result<(Pull, Result<Vec<ProbePage>, TieProbeError>), PipelineError> {
+    ) -> Result<(Pull, Result<Vec<ProbePage>, PipelineError>), PipelineError> {
         let probed = match step {
             Ok(WalkStep::Page(mut page)) => {
                 self.rows += page.rows as u64;
@@ -197,7 +197,7 @@ impl Pull {
                 Ok(Vec::new())
             }
             Ok(WalkStep::UnprovenEnd) => self.prove_end().await.map(|()| Vec::new()),
-            Err(error) => Err(TieProbeError::Source(error)),
+            Err(error) => Err(error.into()),
         };
         Ok((self, probed))
     }
@@ -205,7 +205,7 @@ impl Pull {
     /// Records the behaviour of the service that a page shows, and probes the page's boundary if a probe is due. Probes
     /// no boundary of themes if the service filters them by their answer's time. Returns no pages if nothing was
     /// probed.
-    async fn learn(&mut self, page: &Page, moments: &PageMoments) -> Result<Vec<ProbePage>, TieProbeError> {
+    async fn learn(&mut self, page: &Page, moments: &PageMoments) -> Result<Vec<ProbePage>, PipelineError> {
         self.context.observed.add_page(self.stream(), page, moments);
         inspect_page(&self.context, &self.scan, moments).await?;
         if self.context.theme_times.may_lack_rows(self.stream()) {
@@ -215,13 +215,13 @@ impl Pull {
     }
 
     /// Probes the boundary after a page, if a probe is due. Returns no pages otherwise.
-    async fn probe_boundary(&mut self, page: &PageMoments) -> Result<Vec<ProbePage>, TieProbeError> {
+    async fn probe_boundary(&mut self, page: &PageMoments) -> Result<Vec<ProbePage>, PipelineError> {
         after_page(&self.context, &self.scan, &mut self.boundaries, page, self.resume_at.is_some()).await
     }
 
     /// Decides whether a 404 for a page token was the end of the list or an expired token, and tells the walk, which
     /// then ends or restarts the list.
-    async fn prove_end(&mut self) -> Result<(), TieProbeError> {
+    async fn prove_end(&mut self) -> Result<(), PipelineError> {
         let is_end = list_end::is_end(&self.context, &self.scan, self.page_rows, self.spool.path()).await?;
         tracing::debug!(window = %self.scan.window, scope = %self.scan.scope, is_end, "404 on a page token");
         self.walk.resolve_end(is_end);
@@ -356,11 +356,11 @@ impl Pull {
 
     /// Returns the pull and the value of `outcome`. After an error of a request, gives the window up
     /// ([`Pull::give_up`]). Passes on an error that ends the run.
-    async fn unless_failed<T>(self, outcome: Result<T, TieProbeError>) -> Result<(Pull, T), PullError> {
+    async fn unless_failed<T>(self, outcome: Result<T, PipelineError>) -> Result<(Pull, T), PullError> {
         match outcome {
             Ok(answer) => Ok((self, answer)),
-            Err(TieProbeError::Run(error)) => Err(PullError::Run(error)),
-            Err(TieProbeError::Source(error)) => Err(self.give_up(error).await),
+            Err(PipelineError::Source(error)) => Err(self.give_up(error).await),
+            Err(error) => Err(PullError::Run(error)),
         }
     }
 

@@ -11,7 +11,6 @@ use super::{
     PipelineError, Run,
     scan::CompletedScan,
     service_profile::{KnownStatuses, measure_statuses},
-    ties::TieProbeError,
 };
 
 impl Run {
@@ -30,11 +29,10 @@ impl Run {
         if known.need_measure() {
             let measured = match measure_statuses(&self.context.source, known).await {
                 Ok(measured) => measured,
-                Err(TieProbeError::Run(error)) => return Err(error),
-                Err(TieProbeError::Source(SourceError::Stopped(stop))) => return Ok(Some(stop)),
-                Err(TieProbeError::Source(error)) if error.ends_the_run() => return Err(PipelineError::Source(error)),
+                Err(PipelineError::Source(SourceError::Stopped(stop))) => return Ok(Some(stop)),
                 // The scan of surveys will report the error, and the run reads the other lists.
-                Err(TieProbeError::Source(_)) => Vec::new(),
+                Err(PipelineError::Source(error)) if !error.ends_the_run() => Vec::new(),
+                Err(error) => return Err(error),
             };
             let now_ms = self.session.now_ms();
             for measured in measured {

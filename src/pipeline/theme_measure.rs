@@ -12,7 +12,7 @@ use crate::{
 use super::{
     PipelineError,
     sync_context::SyncContext,
-    ties::{MomentRequester, TieProbeError, moments_of, requester_for},
+    ties::{MomentRequester, moments_of, requester_for},
 };
 
 /// The maximum number of themes that are requested at their creation time.
@@ -23,7 +23,7 @@ const ROUNDED_MS: i64 = SECOND_MS;
 /// Checks whether a page of themes shows what `start` and `end` mean: a theme outside the window proves that they mean
 /// the answer's time. Otherwise measures the meaning if a measure is due. Stores the result. Ignores pages of other
 /// streams.
-pub(super) async fn inspect_page(context: &SyncContext, scan: &Scan, page: &PageMoments) -> Result<(), TieProbeError> {
+pub(super) async fn inspect_page(context: &SyncContext, scan: &Scan, page: &PageMoments) -> Result<(), PipelineError> {
     if scan.scope.stream != Stream::Themes {
         return Ok(());
     }
@@ -42,7 +42,7 @@ pub(super) async fn inspect_page(context: &SyncContext, scan: &Scan, page: &Page
     context
         .state()
         .remember_measured(behaviour_names::THEMES_FILTERED_BY, &found, "the themes on the pages of a run", now_ms)
-        .map_err(|error| TieProbeError::Run(PipelineError::State(error)))
+        .map_err(PipelineError::State)
 }
 
 /// Requests some themes of a page at their creation time. If one of these themes is missing there, but still on the
@@ -51,7 +51,7 @@ pub(super) async fn measure(
     requester: &MomentRequester,
     window: Window,
     page: &PageMoments,
-) -> Result<Option<ThemeTime>, TieProbeError> {
+) -> Result<Option<ThemeTime>, PipelineError> {
     let timed: Vec<(i64, u128)> = page.rows.iter().filter_map(|(at_ms, key)| Some(((*at_ms)?, *key))).collect();
     let step = timed.len().div_ceil(SAMPLE).max(1);
     let (mut is_any_listed, mut missing) = (false, Vec::new());
@@ -88,11 +88,11 @@ struct FirstPage {
 
 /// Requests the first page of themes of a window. A 404 counts as an empty page. Returns `None` if the service returned
 /// no page for another reason.
-async fn first_page(requester: &MomentRequester, window: Window) -> Result<Option<FirstPage>, TieProbeError> {
+async fn first_page(requester: &MomentRequester, window: Window) -> Result<Option<FirstPage>, PipelineError> {
     let scope = Scope::all(Stream::Themes);
     let request = PageRequest { scope, window, flags: FlagSet::EMPTY, page_rows: 0, token: None };
-    Ok(match requester.source.ask(&request, Range::Part).await.map_err(TieProbeError::Source)? {
-        Answer::Page { page, .. } => {
+    Ok(match requester.source.ask(&request, Range::Part).await? {
+        Answer::Page(page) => {
             let has_more = page.next.is_some();
             let moments = moments_of(Stream::Themes, &requester.flatten(page.body).await?);
             Some(FirstPage { keys: moments.rows.into_iter().map(|(_, key)| key).collect(), has_more })

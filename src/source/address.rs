@@ -86,40 +86,45 @@ pub(super) fn of_upsert(base_url: &Url, body: Bytes) -> Call {
     Call::new(CallKind::UpsertUser, url.clone(), url.to_string(), Some(body))
 }
 
-/// Builds the address of one page. `page_rows` is `None` if the stream has no `limit`. Streams that are not windowed
-/// get no `start` and `end`.
+/// The values of `start` and `end` in a list call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Range {
+    /// The request's window, with the margin that a walk adds. Streams that are not windowed are requested without
+    /// bounds.
+    Window,
+    /// The request's window with the same margin, for every stream.
+    Part,
+    /// As `Part`, for a window of one millisecond. The call counts in [`super::RequestStats::ties_probed`].
+    Moment,
+    /// Exactly the window's start and end, for every stream: measures whether the service includes them.
+    Exactly,
+}
+
+/// Builds the request for one page of a window. `page_rows` is `None` if the stream has no `limit`.
 pub(super) fn of_page(base_url: &Url, request: &PageRequest, page_rows: Option<u32>) -> Call {
-    let pairs = pairs(request, page_rows, request.scope.stream.is_windowed());
-    build(base_url, request.scope.stream, &pairs, request.token.as_ref())
+    of_range(base_url, request, page_rows, Range::Window)
 }
 
-/// Builds the address of a tie probe: a page of rows of one millisecond. The address has `start` and `end` for every
-/// stream.
-pub(super) fn of_moment(base_url: &Url, request: &PageRequest, page_rows: Option<u32>) -> Call {
-    let pairs = pairs(request, page_rows, true);
-    Call { is_tie_probe: true, ..build(base_url, request.scope.stream, &pairs, request.token.as_ref()) }
+/// Builds the request for one page, with the `start` and `end` that `range` chooses.
+pub(super) fn of_range(base_url: &Url, request: &PageRequest, page_rows: Option<u32>, range: Range) -> Call {
+    let pairs = pairs(request, page_rows, range);
+    let call = build(base_url, request.scope.stream, &pairs, request.token.as_ref());
+    Call { is_tie_probe: range == Range::Moment, ..call }
 }
 
-/// Builds the address of a page with exactly the window's `start` and `end`, for every stream.
-pub(super) fn of_exactly(base_url: &Url, request: &PageRequest, page_rows: Option<u32>) -> Call {
-    let Window { start_ms, end_ms } = request.window;
-    // `pairs` subtracts this millisecond again.
-    let window = Window { start_ms: start_ms.saturating_add(1), end_ms };
-    let pairs = pairs(&PageRequest { window, ..request.clone() }, page_rows, true);
-    build(base_url, request.scope.stream, &pairs, request.token.as_ref())
-}
-
-/// Returns the query parameters of a list call, without the page token. `has_bounds` adds `start` and `end`.
-fn pairs(request: &PageRequest, page_rows: Option<u32>, has_bounds: bool) -> Vec<(&'static str, String)> {
+/// Returns the query parameters of a list call, without the page token.
+fn pairs(request: &PageRequest, page_rows: Option<u32>, range: Range) -> Vec<(&'static str, String)> {
     let Scope { stream, survey_id } = request.scope;
+    let Window { start_ms, end_ms } = request.window;
     let mut pairs: Vec<(&str, String)> = Vec::new();
-    // A window that starts at or before the epoch is requested without `start`.
-    if has_bounds {
-        if request.window.start_ms > 0 {
-            pairs.push(("start", (request.window.start_ms - 1).to_string()));
+    if stream.is_windowed() || range != Range::Window {
+        let start_ms = if range == Range::Exactly { start_ms } else { start_ms.saturating_sub(1) };
+        // A window that starts at or before the epoch is requested without `start`.
+        if start_ms >= 0 {
+            pairs.push(("start", start_ms.to_string()));
         }
-        if request.window.end_ms <= TIME_MS_MAX {
-            pairs.push(("end", request.window.end_ms.to_string()));
+        if end_ms <= TIME_MS_MAX {
+            pairs.push(("end", end_ms.to_string()));
         }
     }
     if let Some(rows) = page_rows {
@@ -242,7 +247,7 @@ mod tests {
         for stream in Stream::ALL {
             let request = request(stream, Window::new(70, 71));
             let base_url = Url::parse("https://example.com").unwrap();
-            let address = of_moment(&base_url, &request, None);
+            let address = of_range(&base_url, &request, None, Range::Moment);
             assert!(address.shown.ends_with("?start=69&end=71") && address.is_tie_probe, "{}", address.shown);
             assert!(!of_page(&base_url, &request, None).is_tie_probe);
         }

@@ -312,14 +312,7 @@ impl Failure {
                 true
             }
             Failure::Status { status, .. } => *status >= 500 || matches!(*status, 408 | 413),
-            Failure::Connect { .. }
-            | Failure::Tls { .. }
-            | Failure::NotHttp { .. }
-            | Failure::UnknownEncoding { .. }
-            | Failure::Html { .. }
-            | Failure::NoPage { .. }
-            | Failure::BrokenRecords { .. }
-            | Failure::NotJson { .. } => false,
+            _ => false,
         }
     }
 
@@ -419,6 +412,7 @@ pub enum SettingsError {
     Client { reason: String },
 }
 
-fn millis(time: Duration) -> u64 {
+/// Returns a time in milliseconds.
+pub(super) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

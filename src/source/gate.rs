@@ -253,6 +253,4 @@ impl GateState {
 }
 
 #[cfg(test)]
-mod simulation;
-#[cfg(test)]
 mod tests;

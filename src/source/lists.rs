@@ -12,10 +12,9 @@
 //! rule, and so does a failed proof after a short page. All lists that ended by the rule are then read again.
 
 use std::{
-    collections::BTreeMap,
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
@@ -69,33 +68,39 @@ pub(super) struct LastPage {
     pub limit: Option<u32>,
 }
 
+/// A value for each stream.
+#[derive(Debug, Default)]
+struct ByStream<T>([Mutex<T>; Stream::ALL.len()]);
+
+impl<T> ByStream<T> {
+    fn of(&self, stream: Stream) -> MutexGuard<'_, T> {
+        let index = Stream::ALL.iter().position(|known| *known == stream).unwrap_or(0);
+        self.0[index].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// What is known about the end of lists, by stream.
 #[derive(Debug, Default)]
-pub(super) struct ListEnds([Mutex<NotFoundEnd>; Stream::ALL.len()]);
+pub(super) struct ListEnds(ByStream<NotFoundEnd>);
 
 impl ListEnds {
     /// Starts with what earlier runs have stored.
     pub fn new(stored: &[(Stream, NotFoundEnd)]) -> ListEnds {
         let ends = ListEnds::default();
         for (stream, end) in stored {
-            *ends.of(*stream) = *end;
+            *ends.0.of(*stream) = *end;
         }
         ends
     }
 
-    fn of(&self, stream: Stream) -> MutexGuard<'_, NotFoundEnd> {
-        let index = Stream::ALL.iter().position(|known| *known == stream).unwrap_or(0);
-        self.0[index].lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns what is known about a stream.
     pub fn known(&self, stream: Stream) -> NotFoundEnd {
-        *self.of(stream)
+        *self.0.of(stream)
     }
 
     /// Records a page. `before` is the page before it in the same list.
     pub fn record_page(&self, stream: Stream, page: LastPage, before: Option<LastPage>, now_ms: i64) {
-        let mut end = self.of(stream);
+        let mut end = self.0.of(stream);
         end.page_rows = end.page_rows.max(page.rows);
         if page.rows > 0 && before.is_some_and(|before| end.is_short(before)) {
             end.contradict(now_ms);
@@ -112,7 +117,7 @@ impl ListEnds {
 
     /// Records the result of a full proof after this page.
     pub fn record_proof(&self, stream: Stream, last: LastPage, is_end: bool, now_ms: i64) {
-        let mut end = self.of(stream);
+        let mut end = self.0.of(stream);
         let age_ms = now_ms.saturating_sub(end.at_ms);
         let was_contradicted = end.is_end == Some(false) && (0..CONTRADICTED_FOR_MS).contains(&age_ms);
         if is_end && last.rows > 0 && !was_contradicted {
@@ -141,34 +146,31 @@ enum ListState {
 /// What the run has seen of each list.
 #[derive(Debug, Default)]
 pub(super) struct ListsSeen {
-    lists: Mutex<BTreeMap<Stream, ListState>>,
+    /// `None`: no request to the list has shown anything.
+    lists: ByStream<Option<ListState>>,
     /// Locked while a list is checked, so that concurrent pulls do not send the same check.
     pub asking: tokio::sync::Mutex<()>,
 }
 
 impl ListsSeen {
-    fn lists(&self) -> MutexGuard<'_, BTreeMap<Stream, ListState>> {
-        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Records that a list has answered with a page.
     pub fn note_page(&self, list: Stream) {
-        self.lists().insert(list, ListState::Answered(Instant::now()));
+        *self.lists.of(list) = Some(ListState::Answered(Instant::now()));
     }
 
     /// Records that a list exists although no page was seen.
     pub fn note_existing(&self, list: Stream) {
-        self.lists().entry(list).or_insert(ListState::Exists);
+        self.lists.of(list).get_or_insert(ListState::Exists);
     }
 
     /// Records that a list is taken as empty.
     pub fn note_empty(&self, list: Stream) {
-        self.lists().insert(list, ListState::Empty);
+        *self.lists.of(list) = Some(ListState::Empty);
     }
 
     /// Returns true if a 404 of this list is an empty result.
     pub fn is_settled(&self, list: Stream) -> bool {
-        match self.lists().get(&list) {
+        match *self.lists.of(list) {
             Some(ListState::Answered(at)) => at.elapsed() < FRESH,
             Some(ListState::Exists | ListState::Empty) => true,
             None => false,
@@ -177,59 +179,47 @@ impl ListsSeen {
 
     /// Returns true if the list has answered with a page.
     pub fn has_answered(&self, list: Stream) -> bool {
-        matches!(self.lists().get(&list), Some(ListState::Answered(_)))
+        matches!(*self.lists.of(list), Some(ListState::Answered(_)))
     }
 
     /// Returns true if the list is taken as empty.
     pub fn is_taken_as_empty(&self, list: Stream) -> bool {
-        self.lists().get(&list) == Some(&ListState::Empty)
+        *self.lists.of(list) == Some(ListState::Empty)
     }
 
     /// Returns true if no list has shown that it exists.
     pub fn is_empty(&self) -> bool {
-        self.lists().values().all(|state| *state == ListState::Empty)
+        Stream::ALL.iter().all(|list| matches!(*self.lists.of(*list), None | Some(ListState::Empty)))
     }
 }
 
 /// The token lifetimes that this run has seen, by stream.
 #[derive(Debug, Default)]
-pub(super) struct TokenLifetimes([StreamLifetimes; Stream::ALL.len()]);
+pub(super) struct TokenLifetimes(ByStream<StreamLifetimes>);
 
 /// What this run has seen of the tokens of one stream.
 #[derive(Debug, Default)]
 struct StreamLifetimes {
     /// The largest number of pages that a walk has read from the start of its window.
-    deepest: AtomicU64,
-    /// Age in microseconds of the oldest token that was answered with a page.
-    oldest_us: AtomicU64,
+    deepest: u64,
+    /// Age of the oldest token that was answered with a page.
+    oldest: Duration,
 }
 
 impl TokenLifetimes {
     /// Records that a walk has read `pages` pages from the start of its window. `age` is the age of the token that
     /// requested the last page; `None` for a first page.
     pub fn record_page(&self, stream: Stream, pages: u64, age: Option<Duration>) {
-        let Some(lives) = self.of(stream) else { return };
-        lives.deepest.fetch_max(pages, Ordering::Relaxed);
-        if let Some(age) = age {
-            lives.oldest_us.fetch_max(micros(age), Ordering::Relaxed);
-        }
+        let mut lives = self.0.of(stream);
+        lives.deepest = lives.deepest.max(pages);
+        lives.oldest = lives.oldest.max(age.unwrap_or_default());
     }
 
     /// Returns true if the run has seen an answer to a token after `pages` pages, and an answer to a token of this age.
     pub fn is_proven(&self, stream: Stream, pages: u64, age: Duration) -> bool {
-        self.of(stream).is_some_and(|lives| {
-            pages < lives.deepest.load(Ordering::Relaxed) && micros(age) <= lives.oldest_us.load(Ordering::Relaxed)
-        })
+        let lives = self.0.of(stream);
+        pages < lives.deepest && age <= lives.oldest
     }
-
-    fn of(&self, stream: Stream) -> Option<&StreamLifetimes> {
-        let index = Stream::ALL.iter().position(|known| *known == stream)?;
-        self.0.get(index)
-    }
-}
-
-fn micros(age: Duration) -> u64 {
-    u64::try_from(age.as_micros()).unwrap_or(u64::MAX)
 }
 
 const SURVEYS: &str = "/v1/surveys";

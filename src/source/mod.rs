@@ -6,7 +6,6 @@
 
 mod service;
 
-mod list_call;
 mod probe;
 mod purge;
 mod users;
@@ -14,7 +13,6 @@ mod walk;
 
 mod guards;
 mod page_memory;
-mod page_size;
 
 mod download;
 mod download_start;
@@ -32,7 +30,6 @@ mod wire;
 
 mod address;
 mod client;
-mod credentials;
 mod error;
 mod lists;
 mod proxies;
@@ -41,12 +38,12 @@ mod settings;
 #[cfg(fuzzing)]
 pub use self::header_times::fuzzing;
 pub use self::{
+    address::Range,
     client::install_crypto,
     download::{DownloadOutcome, DownloadRequest, DownloadSink, host_of},
     download_start::{DownloadStart, PartialDownload},
     error::{Failure, LoopCause, SettingsError, SourceError, Stop, TlsProblem},
     gate::{LearnedRate, RequestWait, WaitReason},
-    list_call::{Answer, Range},
     lists::NotFoundEnd,
     page_memory::PageReservation,
     probe::Probe,
@@ -56,7 +53,7 @@ pub use self::{
     settings::{AuthForm, KeyReader, KnownLists, SourceSettings, checked_address},
     transport::{Reply, Transport},
     users::{UpsertError, UpsertOutcome, UserAnswer},
-    walk::{Page, Walk, WalkStep},
+    walk::{Answer, Page, Walk, WalkStep},
     wire::RequestStats,
 };
 

@@ -1,14 +1,13 @@
 //! Finds out if the key is valid and which lists exist. One request is not enough, because a single 403 or 404 may have
 //! another reason.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
 
 use super::{
     address,
-    error::{Failure, SourceError, Trouble},
+    error::{Failure, SourceError, Trouble, millis},
     service::Source,
+    wire::Received,
 };
 use crate::model::{FlagSet, MINUTE_MS, PageRequest, Scope, Stream, Window};
 
@@ -34,13 +33,6 @@ enum Refusal {
     None,
 }
 
-impl Probe {
-    fn new(latency: Duration, service_now_ms: Option<i64>, list: Stream) -> Self {
-        let latency_ms = u64::try_from(latency.as_millis()).unwrap_or(u64::MAX);
-        Self { latency_ms, service_now_ms, list }
-    }
-}
-
 impl Source {
     /// Requests one row from one list after the other until one answers with a page, which proves that base URL and key
     /// are right.
@@ -55,7 +47,9 @@ impl Source {
             // True means fewer retries: only the request to the first list is retried in full.
             let can_shrink = list != Stream::LISTS[0];
             let error = match self.fetch(&call, can_shrink).await {
-                Ok(page) => return Ok(Probe::new(page.latency, page.service_now_ms, list)),
+                Ok(Received { latency_ms, service_now_ms, .. }) => {
+                    return Ok(Probe { latency_ms, service_now_ms, list });
+                }
                 Err(trouble) => trouble.into_error(call.shown),
             };
             let is_same_everywhere = match &error {
@@ -89,7 +83,8 @@ impl Source {
             let is_failure = refused == Refusal::Failed && self.inner.known_lists.with_rows.is_empty();
             if refused == Refusal::Refused || is_failure {
                 self.inner.wire.lists_seen.note_existing(list);
-                return Ok(Some(Probe::new(started.elapsed(), self.inner.wire.clock.now_ms(Instant::now()), list)));
+                let latency_ms = millis(started.elapsed());
+                return Ok(Some(Probe { latency_ms, service_now_ms: self.service_now_ms(), list }));
             }
         }
         Ok(None)
@@ -121,12 +116,9 @@ impl Source {
             Some(SourceError::Forbidden { status, url, message, .. }) if are_web_pages => {
                 SourceError::Blocked { status, url, message }
             }
-            Some(SourceError::Forbidden { status, url, message, .. }) => SourceError::KeyRefused {
-                status,
-                origin: self.inner.wire.credentials.current().key.origin().to_owned(),
-                url,
-                message,
-            },
+            Some(SourceError::Forbidden { status, url, message, .. }) => {
+                self.inner.wire.key_refused(status, url, message)
+            }
             Some(error) => error,
             // `errors` has one entry per list.
             None => SourceError::NotFound { url: self.inner.base_url.to_string() },

@@ -1,5 +1,5 @@
 //! [`Source`], the API of the HTTP client. The methods that send requests are in the modules `probe`, `walk`,
-//! `list_call`, `purge`, `users` and `download`.
+//! `purge`, `users` and `download`.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -11,9 +11,8 @@ use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    address::{self, Call},
+    address::{self, Call, Range},
     backoff::Backoff,
-    client,
     error::{SourceError, Stop},
     gate::{Gate, GateState, LearnedRate, Limits, RequestRate, RequestWait},
     lists::{ListEnds, NotFoundEnd, TokenLifetimes},
@@ -23,7 +22,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    model::{RetryAfterForm, StatusFilter, Stream, TimeAccount},
+    model::{PageRequest, RetryAfterForm, StatusFilter, Stream, TimeAccount},
 };
 
 /// A client of the service, behind a gate. Cheap to clone; all clones share the gate, the counts and the clock.
@@ -59,7 +58,7 @@ impl Source {
         account: TimeAccount,
         stop: CancellationToken,
     ) -> Result<Source, SourceError> {
-        settings.check()?;
+        let base_url = settings.check()?;
         let learned = learned.unwrap_or_default();
         let limits = Limits {
             in_flight_max: settings.in_flight_max,
@@ -75,7 +74,7 @@ impl Source {
         }
         let gate = Gate::new(state, account, stop, settings.clock.clone(), settings.rng.clone());
         let inner = Inner {
-            base_url: client::base_url(&settings)?,
+            base_url,
             wire: Wire::new(&settings, gate)?,
             backoff: settings.backoff,
             clock: settings.clock,
@@ -198,12 +197,13 @@ impl Source {
         self.service_now_ms().unwrap_or_else(|| self.inner.clock.now_ms())
     }
 
-    /// Adds the requested survey statuses to a list call, if the list is that of surveys.
-    pub(super) fn listed_at(&self, stream: Stream, at: Call) -> Call {
+    /// Builds the request for one page of a list, with the requested survey statuses if the list is that of surveys.
+    pub(super) fn list_call(&self, request: &PageRequest, page_rows: Option<u32>, range: Range) -> Call {
+        let call = address::of_range(&self.inner.base_url, request, page_rows, range);
         let statuses = self.inner.statuses.lock().unwrap_or_else(PoisonError::into_inner);
-        match statuses.as_ref().filter(|_| stream == Stream::Surveys) {
-            Some(filter) => address::with_statuses(at, filter),
-            None => at,
+        match statuses.as_ref().filter(|_| request.scope.stream == Stream::Surveys) {
+            Some(filter) => address::with_statuses(call, filter),
+            None => call,
         }
     }
 }

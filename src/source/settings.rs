@@ -183,8 +183,8 @@ impl SourceSettings {
         })
     }
 
-    /// Checks the base URL and the ranges of the numbers.
-    pub(super) fn check(&self) -> Result<(), SettingsError> {
+    /// Checks the base URL and the ranges of the numbers. Returns the base URL.
+    pub(super) fn check(&self) -> Result<Url, SettingsError> {
         let base_url = checked_address(&self.base_url)?;
         if base_url != self.base_url {
             return Err(SettingsError::NotAnAddress { reason: "it ends with a slash".to_owned() });
@@ -201,7 +201,7 @@ impl SourceSettings {
         if self.body_bytes_max == 0 {
             return Err(out_of_range("body_bytes_max", "more than 0"));
         }
-        Ok(())
+        parsed(&base_url)
     }
 
     /// Returns true if the base URL is plain http, which is allowed on loopback only.
@@ -214,10 +214,14 @@ fn out_of_range(name: &'static str, requirement: &'static str) -> SettingsError 
     SettingsError::OutOfRange { name, requirement }
 }
 
+fn parsed(address: &str) -> Result<Url, SettingsError> {
+    Url::parse(address).map_err(|error| SettingsError::NotAnAddress { reason: error.to_string() })
+}
+
 /// Checks the service's address and returns it without trailing slashes. Errors do not repeat the address, because it
 /// may contain a password.
 pub fn checked_address(text: &str) -> Result<String, SettingsError> {
-    let url = Url::parse(text.trim()).map_err(|error| SettingsError::NotAnAddress { reason: error.to_string() })?;
+    let url = parsed(text.trim())?;
     let surplus = |what| Err(SettingsError::Surplus { what });
     if !url.username().is_empty() || url.password().is_some() {
         return surplus("a user or a password");
@@ -272,7 +276,7 @@ mod tests {
     #[test]
     fn limits_that_allow_nothing_are_refused() {
         let settings = SourceSettings::new("http://localhost", ApiKey::new("k", "test")).unwrap();
-        assert_eq!(settings.check(), Ok(()));
+        assert_eq!(settings.check().map(drop), Ok(()));
         let refused = |change: fn(&mut SourceSettings)| {
             let mut changed = settings.clone();
             change(&mut changed);

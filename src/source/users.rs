@@ -183,12 +183,8 @@ impl Source {
         let inner = &self.inner;
         match inner.wire.attempt(&address::of_user(&inner.base_url, NOBODY)).await {
             Err(Trouble::Rejected(Rejection { status: status @ (401 | 403), is_html: false, .. })) => {
-                Err(SourceError::KeyRefused {
-                    status,
-                    origin: inner.wire.credentials.current().key.origin().to_owned(),
-                    url: address::of_upsert(&inner.base_url, Bytes::new()).shown,
-                    message: String::new(),
-                })
+                let url = address::of_upsert(&inner.base_url, Bytes::new()).shown;
+                Err(inner.wire.key_refused(status, url, String::new()))
             }
             Err(Trouble::Ended(error @ SourceError::Stopped(_))) => Err(error),
             _ => Ok(()),

@@ -1,20 +1,18 @@
 //! Reads one window page by page up to the end of the list (promise P3). This module decides what each answer means for
-//! the window; `fetch` retries single pages.
+//! the window; `fetch` retries single pages. Sends single list calls too, whose answers the caller interprets.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use reqwest::Url;
 use tokio::time::Instant;
 
 use super::{
-    address::{self, Call},
+    address::Range,
     envelope::Envelope,
     error::{Failure, Rejection, SourceError, Trouble},
     guards::{Guards, NotFoundMeaning},
     lists::LastPage,
-    page_memory::{PageReservation, PageShape},
-    page_size::PageSize,
+    page_memory::{PageReservation, PageShape, PageSize},
     service::Source,
     wire::Received,
 };
@@ -41,6 +39,17 @@ pub enum WalkStep {
     UnprovenEnd,
 }
 
+/// The result of one list call.
+#[derive(Debug)]
+pub enum Answer {
+    /// A page.
+    Page(Page),
+    /// A 4xx about this request. `is_web_page`: the answer came from a proxy, not from the service.
+    Rejected { status: u16, is_web_page: bool },
+    /// All attempts failed.
+    Failed(Failure),
+}
+
 /// One page of a window.
 #[derive(Debug)]
 pub struct Page {
@@ -59,13 +68,15 @@ pub struct Page {
     pub request_token: Option<PageToken>,
     /// The service's time when it sent this page, in epoch milliseconds; `None` if the answer had no `Date`.
     pub service_now_ms: Option<i64>,
+    /// Milliseconds from sending the request to the last byte of the answer, without waits at the gate.
+    pub latency_ms: u64,
 }
 
 impl Page {
     pub(super) fn new(received: Received, memory: PageReservation, request_token: Option<PageToken>) -> Self {
-        let Received { body, envelope, service_now_ms, .. } = received;
+        let Received { body, envelope, service_now_ms, latency_ms, .. } = received;
         let Envelope { rows, next, end, .. } = envelope;
-        Page { body, memory: Some(memory), rows, next, end, request_token, service_now_ms }
+        Page { body, memory: Some(memory), rows, next, end, request_token, service_now_ms, latency_ms }
     }
 }
 
@@ -89,36 +100,48 @@ pub struct Walk {
     last_page: Option<LastPage>,
     /// True after [`Walk::resolve_end`] with false: the next call restarts the window.
     is_end_denied: bool,
-    /// True if the window is one millisecond.
-    is_of_moment: bool,
+    range: Range,
     /// True if a page since the start of the window was smaller than its size, because more did not fit into memory.
     is_cut_by_memory: bool,
     /// The average bytes of a row on the last page; 0 before the first page.
     last_row_bytes: usize,
-    address_of: AddressOf,
 }
-
-/// Builds the address of a page.
-type AddressOf = fn(&Url, &PageRequest, Option<u32>) -> Call;
 
 impl Source {
     /// Starts a walk, which reads the pages of one window in the service's order. `request.token` resumes an earlier
     /// walk.
     pub fn walk(&self, request: PageRequest) -> Walk {
-        Walk::with_addresses(self.clone(), request, address::of_page, false)
+        Walk::new(self.clone(), request, Range::Window)
     }
 
     /// Starts a walk over the rows of one millisecond, `request.window`, for a tie probe. The pages may have rows of
     /// the neighbouring milliseconds, if the service includes the ends of a range. Requests count in
     /// [`RequestStats::ties_probed`].
     pub fn walk_moment(&self, request: PageRequest) -> Walk {
-        Walk::with_addresses(self.clone(), request, address::of_moment, true)
+        Walk::new(self.clone(), request, Range::Moment)
+    }
+
+    /// Sends one list call without the guards of a walk, to measure how the service behaves; the caller interprets the answer. `range` chooses `start` and
+    /// `end`. A 401 or 403 on a request without page token is an error; every other result is an [`Answer`].
+    pub async fn ask(&self, request: &PageRequest, range: Range) -> Result<Answer, SourceError> {
+        let stream = request.scope.stream;
+        let rows = stream.page_rows_max().map(|max| request.page_rows.clamp(1, max));
+        let call = self.list_call(request, rows, range);
+        let url = call.shown.clone();
+        let shape = PageShape { stream, rows: rows.unwrap_or(1), is_fixed: true, last_row_bytes: 0 };
+        match self.fetch_list(call, shape, true).await {
+            Ok((received, memory)) => Ok(Answer::Page(Page::new(received, memory, request.token.clone()))),
+            Err(Trouble::Rejected(rejection)) if !rejection.is_about_key() || request.token.is_some() => {
+                Ok(Answer::Rejected { status: rejection.status, is_web_page: rejection.is_html })
+            }
+            Err(Trouble::Failed { last, .. }) => Ok(Answer::Failed(last)),
+            Err(trouble) => Err(trouble.into_error(url)),
+        }
     }
 }
 
 impl Walk {
-    /// Creates a walk that requests the addresses which `address_of` builds.
-    fn with_addresses(source: Source, request: PageRequest, address_of: AddressOf, is_of_moment: bool) -> Self {
+    fn new(source: Source, request: PageRequest, range: Range) -> Self {
         let size = PageSize::new(request.page_rows, request.scope.stream.page_rows_max());
         let guards = Guards::new(request.token.as_ref());
         Self {
@@ -132,10 +155,9 @@ impl Walk {
             not_found_at: None,
             last_page: None,
             is_end_denied: false,
-            is_of_moment,
+            range,
             is_cut_by_memory: false,
             last_row_bytes: 0,
-            address_of,
         }
     }
 
@@ -143,7 +165,7 @@ impl Walk {
     /// uses the smallest page size at once, and its requests have few retries.
     #[must_use]
     pub fn part_of_a_failed_window(mut self) -> Self {
-        self.size.shrink_in_one_step();
+        self.size.shrinks_in_one_step = true;
         self
     }
 
@@ -161,18 +183,17 @@ impl Walk {
         loop {
             let stream = self.request.scope.stream;
             // A smaller page could hide rows of the millisecond.
-            if !self.is_of_moment {
-                self.size.limit_to(self.source.inner.page_memory.rows_max(stream, self.last_row_bytes));
+            if !self.is_of_moment() {
+                self.size.fitting = self.source.inner.page_memory.rows_max(stream, self.last_row_bytes);
             }
             let limit = self.size.limit();
-            self.is_cut_by_memory |= limit.is_some_and(|rows| rows < self.size.rows());
-            let call = (self.address_of)(&self.source.inner.base_url, &self.request, limit);
-            let call = self.source.listed_at(stream, call);
+            self.is_cut_by_memory |= limit.is_some_and(|rows| rows < self.size.rows);
+            let call = self.source.list_call(&self.request, limit, self.range);
             let shown = call.shown.clone();
             let shape = PageShape {
                 stream,
                 rows: limit.unwrap_or(1),
-                is_fixed: limit.is_none() || self.is_of_moment || self.size.is_forced(),
+                is_fixed: limit.is_none() || self.is_of_moment() || self.size.is_forced,
                 last_row_bytes: self.last_row_bytes,
             };
             match self.source.fetch_list(call, shape, self.can_be_smaller()).await {
@@ -215,7 +236,7 @@ impl Walk {
     fn is_token_alive(&self, age: Duration) -> bool {
         // Within one millisecond, the service may lose the rows after a page boundary. Only another page size shows
         // these rows.
-        if self.is_of_moment && self.size.limit().is_some() {
+        if self.is_of_moment() && self.size.limit().is_some() {
             return false;
         }
         let is_proven = |pages| self.source.inner.token_lifetimes.is_proven(self.request.scope.stream, pages, age);
@@ -224,12 +245,17 @@ impl Walk {
 
     /// Returns the current page size without regard to memory; 0 if the stream has no `limit`.
     pub fn page_rows(&self) -> u32 {
-        self.size.rows()
+        self.size.rows
+    }
+
+    /// Returns true if the window is one millisecond.
+    fn is_of_moment(&self) -> bool {
+        self.range == Range::Moment
     }
 
     /// Returns true if a smaller page or window can be requested after a failure.
     fn can_be_smaller(&self) -> bool {
-        self.size.can_shrink() || self.size.shrinks_in_one_step()
+        self.size.can_shrink() || self.size.shrinks_in_one_step
     }
 
     /// Counts a page and returns it. If the guards find that the list does not end, the window restarts or the walk
@@ -241,7 +267,7 @@ impl Walk {
             self.guards.restart_after_loop(cause)?;
             // Some services return the same page again if it is full of rows of one millisecond. The largest page is
             // most likely to hold all these rows. Of larger pages, fewer are empty.
-            self.size.use_largest(self.request.scope.stream.page_rows_max());
+            self.request.scope.stream.page_rows_max().into_iter().for_each(|rows| self.size.fix(rows));
             return Ok(self.restarted("the list does not seem to end", reason));
         }
         self.size.record_success();
@@ -291,7 +317,7 @@ impl Walk {
             let rows_max = self.request.scope.stream.page_rows_max();
             // Pages of other sizes prove nothing.
             let page_rows = self.size.limit().filter(|_| !self.is_cut_by_memory);
-            match self.guards.not_found(page_rows, rows_max, !self.is_of_moment) {
+            match self.guards.not_found(page_rows, rows_max, !self.is_of_moment()) {
                 NotFoundMeaning::End => {
                     return Ok(self.not_found());
                 }

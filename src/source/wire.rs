@@ -20,10 +20,9 @@ use tokio::time::{Instant, timeout};
 use super::{
     address::{Call, CallKind},
     body::{self, BodyLimits, content_type},
-    client,
-    credentials::{Credentials, SentKey},
+    client::{self, Credentials, SentKey},
     envelope::{self, Envelope},
-    error::{Failure, Rejection, SettingsError, SourceError, Trouble},
+    error::{Failure, Rejection, SettingsError, SourceError, Trouble, millis},
     gate::{Gate, Permit},
     header_times::{self, ServiceClock},
     lists::{ListsSeen, SurveysPath},
@@ -56,8 +55,8 @@ pub(super) struct Received {
     pub envelope: Envelope,
     /// The service's time when it answered, in epoch milliseconds.
     pub service_now_ms: Option<i64>,
-    /// The time from sending the request to the last byte of the answer.
-    pub latency: Duration,
+    /// Milliseconds from sending the request to the last byte of the answer.
+    pub latency_ms: u64,
 }
 
 /// The connections to the service.
@@ -144,7 +143,7 @@ impl Wire {
                 Err(stop) => Err(Trouble::Interrupted(stop)),
             }
         };
-        let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let ms = millis(started.elapsed());
         let (status, bytes, url) = (tally.status.unwrap_or(0), tally.read_bytes, &call.shown);
         match &outcome {
             _ if call.is_about_person() => tracing::debug!(status, ms, bytes, method = %call.method(), url),
@@ -193,7 +192,7 @@ impl Wire {
             _ => read?,
         };
         let envelope = self.read_envelope(call.kind, reply.headers(), &body)?;
-        Ok(Received { status: status.as_u16(), body, envelope, service_now_ms, latency: started.elapsed() })
+        Ok(Received { status: status.as_u16(), body, envelope, service_now_ms, latency_ms: millis(started.elapsed()) })
     }
 
     /// Sends a request with this client, and returns an answer with any status. Reports nothing to the gate.
@@ -280,6 +279,12 @@ impl Wire {
             status @ 413 if matches!(call.kind, CallKind::List(_)) => Failure::Status { status, message }.into(),
             status => Trouble::Rejected(Rejection { status, message, is_html }),
         }
+    }
+
+    /// Builds the error of a key that the service refuses.
+    pub fn key_refused(&self, status: u16, url: String, message: String) -> SourceError {
+        let origin = self.credentials.current().key.origin().to_owned();
+        SourceError::KeyRefused { status, origin, url, message }
     }
 
     /// Returns the target of a redirect for people, without user, password, query and fragment, which may be secret.

@@ -38,7 +38,7 @@ pub(super) async fn fresh_link(source: &Source, flags: FlagSet, wanted: &WantedR
     let mut request = PageRequest { scope: Scope::all(STREAM), window, flags, page_rows, token: None };
     for _ in 0..PAGES_MAX {
         let page = match source.ask(&request, Range::Window).await {
-            Ok(Answer::Page { page, .. }) => page,
+            Ok(Answer::Page(page)) => page,
             Err(SourceError::Stopped(stop)) => return Err(stop),
             Ok(Answer::Rejected { status: 404, is_web_page: false }) => return Ok(FreshLink::NotListed),
             Ok(Answer::Rejected { status, .. }) => {

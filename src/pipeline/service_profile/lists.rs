@@ -13,7 +13,7 @@ use super::{
     super::{
         PipelineError,
         theme_measure::measure as measure_theme_times,
-        ties::{MomentRequester, TieProbeError, moments_of},
+        ties::{MomentRequester, moments_of},
     },
     measure_context::MeasureContext,
     paging::ResponseSample,
@@ -51,7 +51,7 @@ const THEMES_RANGE: RangeNames = RangeNames {
 
 /// Measures the list of responses, with requests for small windows around one row of the sample. If no row has a
 /// creation time, all behaviours of the list stay unknown.
-pub(super) async fn measure(context: &mut MeasureContext, sample: &ResponseSample) -> Result<(), TieProbeError> {
+pub(super) async fn measure(context: &mut MeasureContext, sample: &ResponseSample) -> Result<(), PipelineError> {
     let Some(row) = sample.most_informative() else {
         report::fill_unknown(
             &mut context.measured,
@@ -107,7 +107,7 @@ async fn ranges(
     names: &RangeNames,
     row: &RowTimes,
     lists: [&SmallList; 2],
-) -> Result<(), TieProbeError> {
+) -> Result<(), PipelineError> {
     let filter_time = filter_time(&context.small_lists(requester, row.key), names.filtered_by, row, lists).await?;
     let time = filter_time.value.clone();
     context.add(filter_time);
@@ -131,7 +131,7 @@ async fn filter_time(
     name: &'static str,
     row: &RowTimes,
     [empty, around]: [&SmallList; 2],
-) -> Result<Measured, TieProbeError> {
+) -> Result<Measured, PipelineError> {
     if empty.rows > 0 {
         let how = format!("the range of 1970-01-01T00:00:00.001Z has {} rows", empty.rows);
         return Ok(Measured::known(name, RowTime::Ignored, how));
@@ -168,7 +168,7 @@ async fn inclusive_ends(
     requester: &MomentRequester,
     names: &RangeNames,
     row: &RowTimes,
-) -> Result<(), TieProbeError> {
+) -> Result<(), PipelineError> {
     let (at_ms, key) = (row.created_ms, row.key);
     let lists = context.small_lists(requester, key);
     let at_start = lists.read(Window::new(at_ms, at_ms + 1), Range::Exactly).await?;
@@ -190,13 +190,13 @@ fn add_end(context: &mut MeasureContext, name: &'static str, list: &SmallList, h
 
 /// Measures which time of a survey `start` and `end` mean, and whether both are inclusive. Runs do not need these
 /// behaviours, because they read all surveys each time.
-pub(super) async fn surveys(context: &mut MeasureContext) -> Result<(), TieProbeError> {
+pub(super) async fn surveys(context: &mut MeasureContext) -> Result<(), PipelineError> {
     let scope = Scope::all(Stream::Surveys);
     let requester = MomentRequester { scope, flags: FlagSet::EMPTY, ..context.requester.clone() };
     let (window, page_rows) = (Window::new(0, i64::MAX), Stream::Surveys.page_rows_max().unwrap_or(0));
     let request = PageRequest { scope, window, flags: FlagSet::EMPTY, page_rows, token: None };
-    let rows = match requester.source.ask(&request, Range::Window).await.map_err(TieProbeError::Source)? {
-        Answer::Page { page, .. } => rows_of(Stream::Surveys, &requester.flatten(page.body).await?),
+    let rows = match requester.source.ask(&request, Range::Window).await? {
+        Answer::Page(page) => rows_of(Stream::Surveys, &requester.flatten(page.body).await?),
         Answer::Rejected { .. } | Answer::Failed(_) => Vec::new(),
     };
     let Some(row) = most_informative(&rows) else {
@@ -216,23 +216,21 @@ pub(super) async fn surveys(context: &mut MeasureContext) -> Result<(), TieProbe
 
 /// Measures the list of themes: its page size, and what `start` and `end` mean. A request cannot set the page size of
 /// themes, so it is measured as the length of a page that another page follows.
-pub(super) async fn themes(context: &mut MeasureContext) -> Result<(), TieProbeError> {
+pub(super) async fn themes(context: &mut MeasureContext) -> Result<(), PipelineError> {
     let name = behaviour_names::THEMES_PAGE_ROWS;
     let window = Window::new(0, context.now_ms.saturating_add(DAY_MS));
     let scope = Scope::all(Stream::Themes);
     let request = PageRequest { scope, window, flags: FlagSet::EMPTY, page_rows: 0, token: None };
-    let answer = context.requester.source.ask(&request, Range::Window).await.map_err(TieProbeError::Source)?;
+    let answer = context.requester.source.ask(&request, Range::Window).await?;
     let first = match &answer {
-        Answer::Page { page, .. } => Some(page.body.clone()),
+        Answer::Page(page) => Some(page.body.clone()),
         Answer::Rejected { .. } | Answer::Failed(_) => None,
     };
     context.add(match answer {
-        Answer::Page { page, .. } if page.next.is_some() && page.rows > 0 => {
+        Answer::Page(page) if page.next.is_some() && page.rows > 0 => {
             Measured::known(name, page.rows, "the first page of themes, which another follows")
         }
-        Answer::Page { page, .. } => {
-            Measured::unknown(name, format!("not enough rows: there are only {} themes", page.rows))
-        }
+        Answer::Page(page) => Measured::unknown(name, format!("not enough rows: there are only {} themes", page.rows)),
         Answer::Rejected { status, .. } => Measured::unknown(name, format!("no themes (status {status})")),
         Answer::Failed(failure) => Measured::unknown(name, format!("no page of themes arrived: {}", failure.kind())),
     });
@@ -246,7 +244,7 @@ async fn theme_times(
     scope: Scope,
     window: Window,
     first_page: Option<Bytes>,
-) -> Result<(), TieProbeError> {
+) -> Result<(), PipelineError> {
     let name = behaviour_names::THEMES_FILTERED_BY;
     let requester = MomentRequester { scope, flags: FlagSet::EMPTY, ..context.requester.clone() };
     let (mut filtered_by, mut rows) = (None, Vec::new());

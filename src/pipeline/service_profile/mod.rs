@@ -27,7 +27,7 @@ use crate::{
 use super::{
     PipelineError, Session, System,
     assemble::{identity, source_settings, suppression},
-    ties::{MomentRequester, TieProbeError},
+    ties::MomentRequester,
 };
 
 use measure_context::MeasureContext;
@@ -80,7 +80,7 @@ async fn measure_all(
     suppression: &Suppression,
 ) -> Result<(), PipelineError> {
     let outcome = async {
-        let probe = context.requester.source.probe().await.map_err(TieProbeError::Source)?;
+        let probe = context.requester.source.probe().await?;
         context.now_ms = probe.service_now_ms.unwrap_or(context.now_ms);
         let outcome = statuses(context).await;
         unless_list_failed(context, report::STATUS_BEHAVIOURS, outcome)?;
@@ -94,9 +94,7 @@ async fn measure_all(
         users::measure(context, suppression).await
     };
     match outcome.await {
-        Ok(()) => Ok(()),
-        Err(TieProbeError::Run(error)) => Err(error),
-        Err(TieProbeError::Source(SourceError::Stopped(Stop::Budget { requests }))) => {
+        Err(PipelineError::Source(SourceError::Stopped(Stop::Budget { requests }))) => {
             report::fill_unknown(
                 &mut context.measured,
                 report::all(),
@@ -104,7 +102,7 @@ async fn measure_all(
             );
             Ok(())
         }
-        Err(TieProbeError::Source(error)) => Err(PipelineError::Source(error)),
+        outcome => outcome,
     }
 }
 
@@ -112,10 +110,10 @@ async fn measure_all(
 fn unless_list_failed(
     context: &mut MeasureContext,
     names: impl IntoIterator<Item = &'static str>,
-    outcome: Result<(), TieProbeError>,
-) -> Result<(), TieProbeError> {
+    outcome: Result<(), PipelineError>,
+) -> Result<(), PipelineError> {
     match outcome {
-        Err(TieProbeError::Source(error)) if !error.ends_the_run() => {
+        Err(PipelineError::Source(error)) if !error.ends_the_run() => {
             report::fill_unknown(&mut context.measured, names, &error.to_string());
             Ok(())
         }
@@ -124,7 +122,7 @@ fn unless_list_failed(
 }
 
 /// Measures the list of responses: page size and order, the range, and ties.
-async fn responses(context: &mut MeasureContext) -> Result<(), TieProbeError> {
+async fn responses(context: &mut MeasureContext) -> Result<(), PipelineError> {
     let Some(sample) = paging::measure(context).await? else { return Ok(()) };
     lists::measure(context, &sample).await?;
     // If a range does not mean creation times, the rows of one millisecond cannot be requested alone.
@@ -136,7 +134,7 @@ async fn responses(context: &mut MeasureContext) -> Result<(), TieProbeError> {
 }
 
 /// Measures how the service lists surveys by status.
-async fn statuses(context: &mut MeasureContext) -> Result<(), TieProbeError> {
+async fn statuses(context: &mut MeasureContext) -> Result<(), PipelineError> {
     for measured in measure_statuses(&context.requester.source, KnownStatuses::default()).await? {
         context.add(measured);
     }
@@ -144,7 +142,7 @@ async fn statuses(context: &mut MeasureContext) -> Result<(), TieProbeError> {
 }
 
 /// Measures how the service treats rows that share a millisecond. Stays unknown if the sample has no two such rows.
-async fn ties(context: &mut MeasureContext, sample: &paging::ResponseSample) -> Result<(), TieProbeError> {
+async fn ties(context: &mut MeasureContext, sample: &paging::ResponseSample) -> Result<(), PipelineError> {
     let (name, tie) = (behaviour_names::TIES, sample.tie());
     let Some(at_ms) = tie else {
         let how = format!("no two of {} rows share a millisecond", sample.rows());

@@ -8,7 +8,7 @@ use crate::{
 };
 
 use super::{
-    super::ties::{TieProbeError, moments_of},
+    super::{PipelineError, ties::moments_of},
     measure_context::MeasureContext,
     observed::order_of,
     report,
@@ -70,7 +70,7 @@ enum PageAttempt {
 /// Measures the page size and the order of responses. Tries page sizes from the largest until a page takes at most half
 /// of the time limit. Returns the pages for further measures, or `None` if no page arrived; all behaviours of responses
 /// stay unknown in this case.
-pub(super) async fn measure(context: &mut MeasureContext) -> Result<Option<ResponseSample>, TieProbeError> {
+pub(super) async fn measure(context: &mut MeasureContext) -> Result<Option<ResponseSample>, PipelineError> {
     let end_ms = context.now_ms.saturating_add(DAY_MS);
     let recent = Window::new(context.now_ms.saturating_sub(RECENT_DAYS * DAY_MS), end_ms);
     let mut window = recent;
@@ -119,13 +119,14 @@ pub(super) async fn measure(context: &mut MeasureContext) -> Result<Option<Respo
 }
 
 /// Requests the first page of a window with one page size.
-async fn try_size(context: &MeasureContext, window: Window, size: u32) -> Result<PageAttempt, TieProbeError> {
+async fn try_size(context: &MeasureContext, window: Window, size: u32) -> Result<PageAttempt, PipelineError> {
     let requester = &context.requester;
     let mut request =
         PageRequest { scope: requester.scope, window, flags: requester.flags, page_rows: size, token: None };
-    Ok(match requester.source.ask(&request, Range::Window).await.map_err(TieProbeError::Source)? {
-        Answer::Page { page, .. } if page.rows == 0 && page.next.is_none() => PageAttempt::Empty,
-        Answer::Page { page, latency_ms } => {
+    Ok(match requester.source.ask(&request, Range::Window).await? {
+        Answer::Page(page) if page.rows == 0 && page.next.is_none() => PageAttempt::Empty,
+        Answer::Page(page) => {
+            let latency_ms = page.latency_ms;
             let flat = requester.flatten(page.body).await?;
             request.token = page.next;
             let stream = requester.scope.stream;
@@ -154,7 +155,7 @@ async fn finish(
     context: &mut MeasureContext,
     mut sample: ResponseSample,
     mut request: PageRequest,
-) -> Result<ResponseSample, TieProbeError> {
+) -> Result<ResponseSample, PipelineError> {
     let name = behaviour_names::ORDER;
     let rows = sample.rows();
     context.add(match sample.pages.first().and_then(order_of) {
@@ -163,8 +164,8 @@ async fn finish(
         None => Measured::unknown(name, format!("not enough rows: {rows}")),
     });
     while sample.tie().is_none() && request.token.is_some() && sample.pages.len() <= MORE_PAGES_MAX {
-        let answer = context.requester.source.ask(&request, Range::Window).await.map_err(TieProbeError::Source)?;
-        let Answer::Page { page, .. } = answer else { break };
+        let answer = context.requester.source.ask(&request, Range::Window).await?;
+        let Answer::Page(page) = answer else { break };
         let flat = context.requester.flatten(page.body).await?;
         sample.pages.push(moments_of(context.requester.scope.stream, &flat));
         request.token = page.next;

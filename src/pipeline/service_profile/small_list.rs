@@ -5,7 +5,10 @@ use crate::{
     source::{Answer, Range},
 };
 
-use super::super::ties::{MomentRequester, TieProbeError, moments_of};
+use super::super::{
+    PipelineError,
+    ties::{MomentRequester, moments_of},
+};
 
 /// The maximum number of pages that are read of a small list.
 const PAGES_MAX: usize = 4;
@@ -34,15 +37,15 @@ pub(super) struct SmallListReader<'a> {
 impl SmallListReader<'_> {
     /// Reads the list of a window of a few milliseconds, at most [`PAGES_MAX`] pages. `range` says how exactly the
     /// client requests the ends of the window. If a request fails, returns the list so far, without an end.
-    pub async fn read(&self, window: Window, range: Range) -> Result<SmallList, TieProbeError> {
+    pub async fn read(&self, window: Window, range: Range) -> Result<SmallList, PipelineError> {
         let Self { requester, key, .. } = self;
         let page_rows = requester.scope.stream.page_rows_max().map_or(0, |max| max.min(self.page_rows));
         let mut request =
             PageRequest { scope: requester.scope, window, flags: requester.flags, page_rows, token: None };
         let mut list = SmallList { has_row: false, rows: 0, end: None, has_trailing_empty_page: false };
         for page_index in 0..PAGES_MAX {
-            match requester.source.ask(&request, range).await.map_err(TieProbeError::Source)? {
-                Answer::Page { page, .. } => {
+            match requester.source.ask(&request, range).await? {
+                Answer::Page(page) => {
                     let flat = requester.flatten(page.body).await?;
                     let moments = moments_of(requester.scope.stream, &flat);
                     list.has_row |= moments.rows.iter().any(|(_, other)| other == key);

@@ -17,7 +17,7 @@ use crate::{
 };
 
 use super::{
-    super::{PipelineError, threads::blocking, ties::TieProbeError},
+    super::{PipelineError, threads::blocking},
     Measured,
     report::STATUS_BEHAVIOURS,
 };
@@ -99,7 +99,7 @@ impl KnownStatuses {
 pub(in super::super) async fn measure_statuses(
     source: &Source,
     known: KnownStatuses,
-) -> Result<Vec<Measured>, TieProbeError> {
+) -> Result<Vec<Measured>, PipelineError> {
     let outcome = measure(source, known.spelling.flatten()).await;
     source.list_surveys_with(None);
     let (form, whole) = (behaviour_names::SURVEY_STATUS_FORM, behaviour_names::SURVEYS_LISTED_WHOLE);
@@ -148,7 +148,7 @@ type SurveyList = BTreeMap<u128, Option<SurveyStatus>>;
 async fn measure(
     source: &Source,
     known: Option<StatusSpelling>,
-) -> Result<Result<StatusMeasure, &'static str>, TieProbeError> {
+) -> Result<Result<StatusMeasure, &'static str>, PipelineError> {
     let Some(plain) = list(source, None).await? else { return Ok(Err("the list of surveys did not arrive")) };
     let has = |status| plain.values().any(|other| *other == Some(status));
     let mut lists_all = (has(SurveyStatus::Draft) && has(SurveyStatus::Archived)).then_some(true);
@@ -197,7 +197,7 @@ fn compare(
 /// Returns true if a request for two statuses lists exactly the surveys with these statuses. Requests the two statuses
 /// that are rarest in `all`, the list with all statuses. So a service that ignores the filter lists more surveys than
 /// expected.
-async fn is_understood(source: &Source, spelling: StatusSpelling, all: &SurveyList) -> Result<bool, TieProbeError> {
+async fn is_understood(source: &Source, spelling: StatusSpelling, all: &SurveyList) -> Result<bool, PipelineError> {
     if all.is_empty() {
         // A service that ignores the filter would give the same answer.
         return Ok(false);
@@ -214,15 +214,15 @@ async fn is_understood(source: &Source, spelling: StatusSpelling, all: &SurveyLi
 
 /// Reads the list of surveys with a status filter. Retries a failed first page with a smaller page size. Returns `None`
 /// if a request is refused or fails, or if the list does not end.
-async fn list(source: &Source, filter: Option<StatusFilter>) -> Result<Option<SurveyList>, TieProbeError> {
+async fn list(source: &Source, filter: Option<StatusFilter>) -> Result<Option<SurveyList>, PipelineError> {
     source.list_surveys_with(filter);
     let (scope, page_rows) = (Scope::all(Stream::Surveys), Stream::Surveys.page_rows_max().unwrap_or(0));
     let window = Window::new(0, i64::MAX);
     let mut request = PageRequest { scope, window, flags: FlagSet::EMPTY, page_rows, token: None };
     let (mut listed, mut tokens) = (SurveyList::new(), HashSet::new());
     for _ in 0..PAGES_MAX {
-        let page = match source.ask(&request, Range::Window).await.map_err(TieProbeError::Source)? {
-            Answer::Page { page, .. } => page,
+        let page = match source.ask(&request, Range::Window).await? {
+            Answer::Page(page) => page,
             Answer::Rejected { status: 404, is_web_page: false } => return Ok(Some(listed)),
             // A smaller page may succeed.
             Answer::Failed(_) if request.page_rows > ROWS_MIN && request.token.is_none() => {

@@ -9,7 +9,7 @@ use crate::{
     source::{SourceError, UserAnswer},
 };
 
-use super::{super::ties::TieProbeError, measure_context::MeasureContext, report::Measured};
+use super::{super::PipelineError, measure_context::MeasureContext, report::Measured};
 
 /// The maximum number of users that are requested.
 const USERS_MAX: usize = 3;
@@ -31,7 +31,7 @@ pub(super) fn user_ids_of(flat: &FlatPage) -> Vec<String> {
 
 /// Requests users until the service knows one, and adds the unit of the times in that user. The unit stays unknown if
 /// no user can be requested or the service returns none. Erased users are not requested.
-pub(super) async fn measure(context: &mut MeasureContext, suppression: &Suppression) -> Result<(), TieProbeError> {
+pub(super) async fn measure(context: &mut MeasureContext, suppression: &Suppression) -> Result<(), PipelineError> {
     let name = behaviour_names::USER_TIME_UNIT;
     let is_suppressed =
         |id: &String| suppression.matches_identifiers(&WrittenIdentifier::read(IdentifierKind::UserId, id));
@@ -47,7 +47,7 @@ pub(super) async fn measure(context: &mut MeasureContext, suppression: &Suppress
                 return Ok(());
             }
             Ok(UserAnswer::Absent | UserAnswer::Refused { .. }) => {}
-            Err(error @ SourceError::Stopped(_)) => return Err(TieProbeError::Source(error)),
+            Err(error @ SourceError::Stopped(_)) => return Err(error.into()),
             // The key may have no permission for users; the behaviours of lists can still be measured.
             Err(_) => {
                 context.add(Measured::unknown(name, "the service returned no user"));

@@ -15,7 +15,7 @@ use crate::{
 
 use super::PipelineError;
 
-pub(super) use probe::{MomentRequester, ProbePage, TieProbeError, moments_of};
+pub(super) use probe::{MomentRequester, ProbePage, moments_of};
 pub(super) use scan::{
     EndAction, StoredBoundaries, after_page, end_action, next_waiting, requester_for, restore_boundaries,
     restore_completed,

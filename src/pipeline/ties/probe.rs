@@ -60,19 +60,6 @@ pub(super) struct TieProbe {
     pub is_complete: Result<(), &'static str>,
 }
 
-/// Why a probe or a measure failed.
-#[derive(Debug)]
-pub(in super::super) enum TieProbeError {
-    Source(SourceError),
-    Run(PipelineError),
-}
-
-impl From<PipelineError> for TieProbeError {
-    fn from(error: PipelineError) -> Self {
-        TieProbeError::Run(error)
-    }
-}
-
 impl MomentRequester {
     /// Creates the request for the rows of a millisecond, or of the whole second if `at_ms` is a whole second.
     fn request(&self, at_ms: i64, page_rows: u32) -> PageRequest {
@@ -87,7 +74,7 @@ impl MomentRequester {
     ///
     /// `seen_rows` is the number of records on an earlier page of the list, which shows how many records a page can
     /// have. A last page with fewer records was not cut by a page limit.
-    pub(super) async fn probe(&self, at_ms: i64, seen_rows: usize) -> Result<TieProbe, TieProbeError> {
+    pub(super) async fn probe(&self, at_ms: i64, seen_rows: usize) -> Result<TieProbe, PipelineError> {
         let page_rows = self.scope.stream.page_rows_max().unwrap_or(0);
         let mut walk = self.source.walk_moment(self.request(at_ms, page_rows));
         let mut probe = TieProbe { pages: Vec::new(), keys: HashSet::new(), is_complete: Ok(()) };
@@ -144,7 +131,7 @@ impl MomentRequester {
     /// Measures how the service treats the rows of a millisecond at page boundaries: compares the list in small pages
     /// with the list in the largest pages. Returns `Unknown` for a stream without page sizes, for fewer than two rows,
     /// or if the answers are inconclusive.
-    pub(in super::super) async fn measure(&self, at_ms: i64) -> Result<Ties, TieProbeError> {
+    pub(in super::super) async fn measure(&self, at_ms: i64) -> Result<Ties, PipelineError> {
         if self.scope.stream.page_rows_max().is_none() {
             return Ok(Ties::Unknown);
         }
@@ -158,9 +145,7 @@ impl MomentRequester {
             if pages >= MEASURE_PAGES_MAX {
                 break WalkEnd::BrokenOff;
             }
-            let Answer::Page { page, .. } =
-                self.source.ask(&request, Range::Moment).await.map_err(TieProbeError::Source)?
-            else {
+            let Answer::Page(page) = self.source.ask(&request, Range::Moment).await? else {
                 break WalkEnd::BrokenOff;
             };
             let flat = self.flatten(page.body).await?;
@@ -189,7 +174,7 @@ impl MomentRequester {
 
 /// Returns the reason why the millisecond cannot be probed. Errors that are not about the millisecond are returned as
 /// errors.
-fn probe_failure(error: SourceError) -> Result<&'static str, TieProbeError> {
+fn probe_failure(error: SourceError) -> Result<&'static str, PipelineError> {
     match error {
         SourceError::Looping { .. } => Ok("asked for alone, it has no end"),
         SourceError::TooLarge { .. } | SourceError::TokensDie { .. } => {
@@ -199,7 +184,7 @@ fn probe_failure(error: SourceError) -> Result<&'static str, TieProbeError> {
         | SourceError::Forbidden { .. }
         | SourceError::NotFound { .. }
         | SourceError::BadAnswer { .. } => Ok("the service does not answer for it alone"),
-        error => Err(TieProbeError::Source(error)),
+        error => Err(PipelineError::Source(error)),
     }
 }
 

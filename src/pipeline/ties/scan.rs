@@ -12,7 +12,7 @@ use crate::{
 
 use super::{
     super::{PipelineError, sync_context::SyncContext},
-    probe::{MomentRequester, ProbePage, TieProbeError},
+    probe::{MomentRequester, ProbePage},
 };
 
 /// What the spool of an unfinished scan says about the scan's page boundaries. An earlier run wrote the spool.
@@ -115,7 +115,7 @@ pub(in super::super) async fn after_page(
     boundaries: &mut ScanBoundaries,
     page: &PageMoments,
     has_next: bool,
-) -> Result<Vec<ProbePage>, TieProbeError> {
+) -> Result<Vec<ProbePage>, PipelineError> {
     measure_a_tie(context, scan, page).await?;
     let ties = &context.ties;
     let belief = ties.belief(scan.scope.stream);
@@ -133,7 +133,7 @@ pub(in super::super) async fn next_waiting(
     context: &SyncContext,
     scan: &Scan,
     boundaries: &mut ScanBoundaries,
-) -> Result<Option<Vec<ProbePage>>, TieProbeError> {
+) -> Result<Option<Vec<ProbePage>>, PipelineError> {
     let belief = context.ties.belief(scan.scope.stream);
     match boundaries.next_waiting(belief) {
         Some(boundary) => probe_boundary(context, scan, boundaries, &boundary, belief).await.map(Some),
@@ -149,7 +149,7 @@ async fn probe_boundary(
     boundaries: &mut ScanBoundaries,
     boundary: &PageBoundary,
     belief: Ties,
-) -> Result<Vec<ProbePage>, TieProbeError> {
+) -> Result<Vec<ProbePage>, PipelineError> {
     let probe = requester_for(context, scan).probe(boundary.at_ms, boundary.page_rows).await?;
     boundaries.probed(boundary, &probe.keys, belief, probe.is_complete);
     for page in &probe.pages {
@@ -159,7 +159,7 @@ async fn probe_boundary(
 }
 
 /// Measures the service's behaviour at ties, if a measure is due and rows of the page share a millisecond.
-async fn measure_a_tie(context: &SyncContext, scan: &Scan, page: &PageMoments) -> Result<(), TieProbeError> {
+async fn measure_a_tie(context: &SyncContext, scan: &Scan, page: &PageMoments) -> Result<(), PipelineError> {
     if !context.ties.begin_measure(scan.scope.stream) {
         return Ok(());
     }
@@ -173,9 +173,9 @@ async fn measure_a_tie(context: &SyncContext, scan: &Scan, page: &PageMoments) -
 
 /// Measures the service's behaviour with the rows of one millisecond, and stores the result. A failed measure counts as
 /// `Unknown`, unless the error ends the run.
-async fn measure(context: &SyncContext, scan: &Scan, at_ms: i64) -> Result<Ties, TieProbeError> {
+async fn measure(context: &SyncContext, scan: &Scan, at_ms: i64) -> Result<Ties, PipelineError> {
     let found = match requester_for(context, scan).measure(at_ms).await {
-        Err(TieProbeError::Source(error)) if !error.ends_the_run() => Ties::Unknown,
+        Err(PipelineError::Source(error)) if !error.ends_the_run() => Ties::Unknown,
         found => found?,
     };
     context.ties.measured(&mut context.state(), found)?;
@@ -201,7 +201,7 @@ pub(in super::super) async fn end_action(
     context: &SyncContext,
     scan: &Scan,
     boundaries: &mut ScanBoundaries,
-) -> Result<EndAction, TieProbeError> {
+) -> Result<EndAction, PipelineError> {
     for at_ms in boundaries.missed() {
         if context.ties.belief(scan.scope.stream).may_lose() {
             break;

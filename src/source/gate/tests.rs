@@ -1,5 +1,7 @@
 //! The state machine and the waiting tasks, on a clock that the test controls.
 
+mod simulation;
+
 pub(super) use std::sync::{Arc, Mutex};
 
 use tokio::time::{sleep, timeout};

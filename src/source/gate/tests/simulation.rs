@@ -3,7 +3,7 @@
 
 use tokio::time::sleep;
 
-use super::{tests::*, *};
+use super::*;
 
 /// A service with a rate limit. Counts accepted and rate-limited requests.
 #[derive(Debug)]
