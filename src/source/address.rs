@@ -60,7 +60,6 @@ impl Call {
     }
 }
 
-/// Returns the base URL with `path` appended.
 fn with_path(base_url: &Url, path: &str) -> Url {
     let mut url = base_url.clone();
     url.set_path(&format!("{}{path}", base_url.path().trim_end_matches('/')));
@@ -112,7 +111,6 @@ pub(super) fn of_range(base_url: &Url, request: &PageRequest, page_rows: Option<
     Call { is_tie_probe: range == Range::Moment, ..call }
 }
 
-/// Returns the query parameters of a list call, without the page token.
 fn pairs(request: &PageRequest, page_rows: Option<u32>, range: Range) -> Vec<(&'static str, String)> {
     let Scope { stream, survey_id } = request.scope;
     let Window { start_ms, end_ms } = request.window;

@@ -1,6 +1,6 @@
 //! Reads and decompresses a body in chunks, up to a limit on the decompressed size: a small gzip stream can expand to
-//! any size. Makes excerpts of answers for people: short, on one line, and without the key even if the service echoes it
-//! (promise P11).
+//! any size. Makes excerpts of answers for people: short, on one line, and without the key even if the service echoes
+//! the key (promise P11).
 
 use std::{
     io::{self, Write},
@@ -147,7 +147,6 @@ impl BodyDecoder {
         }
     }
 
-    /// Returns the decompressed bytes.
     fn into_bytes(mut self) -> Vec<u8> {
         match &mut self {
             BodyDecoder::Plain(sink) => std::mem::take(&mut sink.bytes),
@@ -192,7 +191,6 @@ pub(super) fn message(body: &Bytes, key: &ApiKey) -> String {
     presentable(found.as_deref().unwrap_or(&text), key, MESSAGE_CHARS_MAX)
 }
 
-/// Returns the message in a JSON value; `None` if the value has none.
 fn message_in(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -209,7 +207,6 @@ fn message_in(value: &Value) -> Option<String> {
     }
 }
 
-/// Returns the first [`EXCERPT_BYTES_MAX`] bytes of a body as text.
 fn prefix(body: &[u8]) -> String {
     let body = bytes_without_mark(body);
     let prefix = body.get(..EXCERPT_BYTES_MAX).unwrap_or(body);

@@ -56,7 +56,6 @@ fn finish(builder: ClientBuilder) -> Result<Client, SettingsError> {
     builder.build().map_err(|error| SettingsError::Client { reason: cause_of(error) })
 }
 
-/// Returns a client builder with the settings that all clients have.
 fn base_builder(user_agent: &str, headers: HeaderMap, timeout: Duration) -> ClientBuilder {
     install_crypto();
     Client::builder()
@@ -73,13 +72,11 @@ fn base_builder(user_agent: &str, headers: HeaderMap, timeout: Duration) -> Clie
         .pool_idle_timeout(POOL_IDLE)
 }
 
-/// Builds the default headers of every request to the service.
 fn headers() -> HeaderMap {
     let json = HeaderValue::from_static("application/json");
     HeaderMap::from_iter([(ACCEPT, json), (ACCEPT_ENCODING, HeaderValue::from_static("gzip"))])
 }
 
-/// Builds the value of the `Authorization` header. Fails if the key is empty or not valid in a header.
 fn authorization(key: &ApiKey, form: AuthForm) -> Result<HeaderValue, SettingsError> {
     let unusable = |problem| SettingsError::UnusableKey { origin: key.origin().to_owned(), problem };
     let key = key.expose();

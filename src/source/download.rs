@@ -110,8 +110,7 @@ enum Begun {
 }
 
 impl Source {
-    /// Downloads a link that the service returned into `sink`, without sending the key. Follows up to
-    /// [`REDIRECTS_MAX`] redirects.
+    /// Downloads a link that the service returned into `sink`, without sending the key. Follows a few redirects.
     pub async fn download<S: DownloadSink>(
         &self,
         request: DownloadRequest<'_>,
@@ -142,7 +141,6 @@ impl Wire {
         Err(DownloadOutcome::BadLink(format!("it is redirected more than {REDIRECTS_MAX} times")))
     }
 
-    /// Sends the request and classifies the answer by its status.
     async fn begin_download<E>(
         &self,
         permit: Permit,
@@ -285,7 +283,6 @@ impl Wire {
     }
 }
 
-/// Passes the bytes that the decoder has unpacked to `sink`.
 fn take_unpacked<S: DownloadSink>(
     decoder: &mut MultiGzDecoder<Vec<u8>>,
     sink: &mut S,

@@ -282,7 +282,6 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Returns the first words of the final error, before the address.
     fn verb(&self) -> &'static str {
         match self {
             Failure::Connect { .. } | Failure::Tls { .. } => "cannot reach",

@@ -140,7 +140,6 @@ impl Guards {
         self.restart_after_dead_token(last)
     }
 
-    /// Builds the error of a walk whose page tokens die before the end of the list.
     fn dead_tokens_error(&self, last: &str) -> SourceError {
         SourceError::TokensDie {
             restarts: self.restarts,

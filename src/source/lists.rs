@@ -52,7 +52,6 @@ impl NotFoundEnd {
         page.rows < full
     }
 
-    /// Records that a short page was not the end of its list.
     fn contradict(&mut self, now_ms: i64) {
         let was_proven = self.is_end == Some(true);
         let is_contradicted = self.is_contradicted || was_proven;
@@ -276,7 +275,6 @@ impl SurveysPath {
     }
 }
 
-/// Returns true if the address is that of the list of surveys, with either path.
 fn is_of_surveys(address: &Call) -> bool {
     address.kind == CallKind::List(Stream::Surveys)
 }

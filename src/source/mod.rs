@@ -52,7 +52,7 @@ pub use self::{
     service::Source,
     settings::{AuthForm, KeyReader, KnownLists, SourceSettings, checked_address},
     transport::{Reply, Transport},
-    users::{UpsertError, UpsertOutcome, UserAnswer},
+    users::{UpsertOutcome, Upserted, UserAnswer},
     walk::{Answer, Page, Walk, WalkStep},
     wire::RequestStats,
 };

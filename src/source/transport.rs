@@ -47,7 +47,6 @@ impl fmt::Debug for Transport {
     }
 }
 
-/// Classifies the error of a request without an answer.
 fn failure_to_send(error: reqwest::Error, timeout: Duration) -> Failure {
     if error.is_connect() {
         failure_to_connect(error)
@@ -71,7 +70,6 @@ fn failure_to_connect(error: reqwest::Error) -> Failure {
     }
 }
 
-/// Builds the failure of a request whose answer is not HTTP; `None` for other errors.
 fn not_http(detail: &str) -> Option<Failure> {
     detail.contains("invalid HTTP version").then(|| Failure::NotHttp { detail: detail.to_owned() })
 }
@@ -131,7 +129,6 @@ fn tls_problem(error: &TlsError) -> Option<TlsProblem> {
     }
 }
 
-/// Classifies a certificate that rustls refused.
 fn certificate_problem(error: &CertificateError) -> TlsProblem {
     match error {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => TlsProblem::Expired,

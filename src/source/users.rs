@@ -32,29 +32,27 @@ pub enum UserAnswer {
 }
 
 /// The result of an upsert.
+#[derive(Debug)]
+pub struct Upserted {
+    /// `Err` is an error that every further upsert would meet too, or the stop of the run.
+    pub outcome: Result<UpsertOutcome, SourceError>,
+    /// Number of attempts without a clear answer: the service may have accepted each of them.
+    pub unknown_sends: u64,
+}
+
+/// The answer to an upsert.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpsertOutcome {
-    /// 2xx. `unknown_sends` counts the earlier attempts without a clear answer: the service may have accepted each of
-    /// them too.
-    Accepted { status: u16, unknown_sends: u64 },
-    /// 4xx: the service did not accept the person, and a retry will not help. `unknown_sends` counts the earlier
-    /// attempts without a clear answer.
-    Refused { status: u16, message: String, unknown_sends: u64 },
-    /// The upsert was sent, and no answer says whether the service accepted it. `unknown_sends` counts the attempts
-    /// without a clear answer: at least 1.
-    Unknown { failure: Failure, unknown_sends: u64 },
+    /// 2xx.
+    Accepted { status: u16 },
+    /// 4xx: the service did not accept the person, and a retry will not help.
+    Refused { status: u16, message: String },
+    /// The upsert was sent, and no answer says whether the service accepted it.
+    Unknown { failure: Failure },
     /// The upsert was not sent, or the service said that it was not accepted.
     NotSent { failure: Failure },
     /// Rate limited and not accepted. The gate stores how long requests have to wait.
     RateLimited,
-}
-
-/// An error that every further upsert would meet too, or the stop of the run.
-#[derive(Debug)]
-pub struct UpsertError {
-    pub error: SourceError,
-    /// Number of attempts of this upsert without a clear answer: the service may have accepted each of them.
-    pub unknown_sends: u64,
 }
 
 /// The results of the attempts to upsert one person so far.
@@ -69,10 +67,9 @@ struct UpsertAttempts {
 }
 
 impl UpsertAttempts {
-    /// Returns the result if no further attempt is made. `failure` is that of the last attempt.
     fn give_up(&self, failure: Failure) -> UpsertOutcome {
         match &self.maybe_delivered {
-            Some(failure) => UpsertOutcome::Unknown { failure: failure.clone(), unknown_sends: self.unknown_sends },
+            Some(failure) => UpsertOutcome::Unknown { failure: failure.clone() },
             None => UpsertOutcome::NotSent { failure },
         }
     }
@@ -106,16 +103,12 @@ impl Source {
     }
 
     /// Upserts one person: `body` is the JSON. `may_repeat` allows a retry even if the service may have accepted an
-    /// earlier attempt.
-    /// Returns `RateLimited` only if no attempt can have been accepted; otherwise waits and sends the upsert again. A
-    /// 401 or 403 is retried once if the key is valid.
-    ///
-    /// # Errors
-    /// Only errors that every further upsert would meet too, and the stop of the run.
-    pub async fn upsert(&self, body: Bytes, may_repeat: bool) -> Result<UpsertOutcome, UpsertError> {
+    /// earlier attempt. Returns `RateLimited` only if no attempt can have been accepted; otherwise waits and sends the
+    /// upsert again. A 401 or 403 is retried once if the key is valid.
+    pub async fn upsert(&self, body: Bytes, may_repeat: bool) -> Upserted {
         let mut sent = UpsertAttempts::default();
         let outcome = self.upsert_with_retries(body, may_repeat, &mut sent).await;
-        outcome.map_err(|error| UpsertError { error, unknown_sends: sent.unknown_sends })
+        Upserted { outcome, unknown_sends: sent.unknown_sends }
     }
 
     async fn upsert_with_retries(
@@ -128,10 +121,7 @@ impl Source {
         let mut attempts = Attempts::new(self);
         loop {
             let failure = match self.inner.wire.attempt(&call).await {
-                Ok(received) => {
-                    let unknown_sends = sent.unknown_sends;
-                    return Ok(UpsertOutcome::Accepted { status: received.status, unknown_sends });
-                }
+                Ok(received) => return Ok(UpsertOutcome::Accepted { status: received.status }),
                 Err(Trouble::RateLimited) if sent.unknown_sends == 0 => return Ok(UpsertOutcome::RateLimited),
                 Err(Trouble::RateLimited) => {
                     self.until_unblocked().await;
@@ -154,11 +144,10 @@ impl Source {
                     failure
                 }
                 Err(Trouble::Rejected(Rejection { status, message, is_html })) => {
-                    let (url, unknown_sends) = (call.shown, sent.unknown_sends);
                     return match status {
-                        _ if is_html => Err(web_page(status, url)),
-                        404 | 405 => Err(SourceError::Refused { status, message, url }),
-                        _ => Ok(UpsertOutcome::Refused { status, message, unknown_sends }),
+                        _ if is_html => Err(web_page(status, call.shown)),
+                        404 | 405 => Err(SourceError::Refused { status, message, url: call.shown }),
+                        _ => Ok(UpsertOutcome::Refused { status, message }),
                     };
                 }
                 Err(Trouble::Ended(error)) => return Err(error),

@@ -116,13 +116,14 @@ impl Source {
 
     /// Starts a walk over the rows of one millisecond, `request.window`, for a tie probe. The pages may have rows of
     /// the neighbouring milliseconds, if the service includes the ends of a range. Requests count in
-    /// [`RequestStats::ties_probed`].
+    /// [`super::RequestStats::ties_probed`].
     pub fn walk_moment(&self, request: PageRequest) -> Walk {
         Walk::new(self.clone(), request, Range::Moment)
     }
 
-    /// Sends one list call without the guards of a walk, to measure how the service behaves; the caller interprets the answer. `range` chooses `start` and
-    /// `end`. A 401 or 403 on a request without page token is an error; every other result is an [`Answer`].
+    /// Sends one list call without the guards of a walk, to measure how the service behaves. The caller interprets the
+    /// answer. `range` chooses `start` and `end`. A 401 or 403 on a request without page token is an error; every other
+    /// result is an [`Answer`].
     pub async fn ask(&self, request: &PageRequest, range: Range) -> Result<Answer, SourceError> {
         let stream = request.scope.stream;
         let rows = stream.page_rows_max().map(|max| request.page_rows.clamp(1, max));
@@ -248,12 +249,10 @@ impl Walk {
         self.size.rows
     }
 
-    /// Returns true if the window is one millisecond.
     fn is_of_moment(&self) -> bool {
         self.range == Range::Moment
     }
 
-    /// Returns true if a smaller page or window can be requested after a failure.
     fn can_be_smaller(&self) -> bool {
         self.size.can_shrink() || self.size.shrinks_in_one_step
     }
@@ -284,7 +283,6 @@ impl Walk {
         Ok(WalkStep::Page(Page::new(received, memory, request_token)))
     }
 
-    /// Ends the list with a 404.
     fn not_found(&mut self) -> Option<WalkStep> {
         self.end = Some(EndStyle::NotFound);
         self.end.map(WalkStep::End)

@@ -362,7 +362,6 @@ impl Counters {
     }
 }
 
-/// Returns the reason why a body is not JSON; `None` for JSON.
 fn not_json(body: &[u8]) -> Option<String> {
     if let Err(error) = std::str::from_utf8(body) {
         return Some(format!("byte {} is not UTF-8", error.valid_up_to()));

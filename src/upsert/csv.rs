@@ -127,7 +127,6 @@ fn guess_separator(line: &[u8]) -> u8 {
     SEPARATORS.iter().find(|separator| has_users(separator)).copied().or_else(most_frequent).unwrap_or(b',')
 }
 
-/// Returns true if a cell contains nothing but blanks.
 fn is_empty(cell: &[u8]) -> bool {
     std::str::from_utf8(cell).is_ok_and(|text| text.chars().all(is_blank))
 }

@@ -144,7 +144,6 @@ impl<R: Read> RecordReader<R> {
         Record { line: first, cells: Err(why) }
     }
 
-    /// Returns the next line: one to read again, otherwise one of the input. Returns `None` at the end of the input.
     fn next_line(&mut self) -> Result<Option<Line>, InputError> {
         match self.unread.pop_front() {
             Some(line) => Ok(Some(line)),
@@ -263,12 +262,10 @@ impl Splitter {
         Ok(Some(std::mem::take(&mut self.cells)))
     }
 
-    /// Adds the end of a line to the cell that continues on the next line.
     fn push_line_end(&mut self, end: &[u8]) {
         self.cell.extend_from_slice(end);
     }
 
-    /// Returns the problem that the current cell has no closing quote.
     fn not_closed(&self) -> String {
         format!("the quote that begins cell {} is not closed", self.cells.len() + 1)
     }

@@ -1,5 +1,5 @@
-//! Splits JSON objects and lists into the exact texts of their values. An object with a repeated name is an error. Makes
-//! excerpts of input values for the reasons why a row is set aside.
+//! Splits JSON objects and lists into the exact texts of their values. An object with a repeated name is an error.
+//! Makes excerpts of input values for the reasons why a row is set aside.
 
 use std::{borrow::Cow, fmt};
 

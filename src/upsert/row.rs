@@ -43,7 +43,6 @@ pub fn check_columns<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<(),
     }
 }
 
-/// Returns an error if the input may not have a column, or a member of a JSON row, with this name.
 fn check_name(name: &str) -> Result<(), String> {
     match name {
         USER_ID | EMAIL | ATTRIBUTES | EVENTS => Ok(()),
@@ -106,7 +105,6 @@ pub fn read_ndjson(input: impl Read, take: &mut RowSink<'_>) -> Result<(), Input
     Ok(())
 }
 
-/// Skips the rest of a line, including its line end.
 fn skip_line(input: &mut impl BufRead) -> Result<(), InputError> {
     loop {
         let buffer = input.fill_buf().map_err(InputError::Read)?;
@@ -157,7 +155,6 @@ pub(super) fn read_members(mut members: Vec<Member<'_>>, ids: IdSource) -> Resul
     upsert.map_err(|reason| UnsendableRow { user_id: Some(user_id), reason })
 }
 
-/// Returns the reason to believe that a program or spreadsheet has changed an id; `None` if the id looks intact.
 fn suspicion_of(user_id: &str) -> Option<String> {
     let shown = excerpt(user_id);
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -189,7 +186,6 @@ pub(super) fn is_blank(letter: char) -> bool {
     letter.is_whitespace() || matches!(letter, '\u{feff}' | '\u{200b}')
 }
 
-/// Parses the members of a row other than the user id. Ignores members that are null.
 fn read_fields(user_id: String, members: Vec<Member<'_>>) -> Result<Upsert, String> {
     let mut upsert = Upsert { user_id, email: None, attributes: BTreeMap::new(), events: Vec::new() };
     for (name, value) in members {
@@ -220,12 +216,10 @@ fn read_fields(user_id: String, members: Vec<Member<'_>>) -> Result<Upsert, Stri
     }
 }
 
-/// Returns the content of a JSON string.
 fn text_of(json: &str) -> Result<String, String> {
     serde_json::from_str(json).map_err(not_json)
 }
 
-/// Returns the reason for a row that is not valid JSON.
 fn not_json(problem: impl fmt::Display) -> String {
     format!("the row is not valid JSON: {problem}")
 }

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     model::Stream,
-    source::{Failure, SourceError, UpsertError, UpsertOutcome},
+    source::{Failure, SourceError, UpsertOutcome, Upserted},
     state::{PushAnswer, PushOutcome, PushRecord},
     upsert::Upsert,
 };
@@ -118,16 +118,17 @@ impl Lane {
         };
         let body = Bytes::from(row.upsert.body(attempt.with_events));
         let may_repeat = !attempt.with_events || self.context.request.resends_events;
-        match self.context.source.upsert(body, may_repeat).await {
-            Ok(UpsertOutcome::Accepted { status, unknown_sends }) => {
+        let Upserted { outcome, unknown_sends } = self.context.source.upsert(body, may_repeat).await;
+        match outcome {
+            Ok(UpsertOutcome::Accepted { status }) => {
                 let answer = ServiceAnswer { answer: PushAnswer::Accepted, status, unknown_sends };
                 self.finish_answered(row, &attempt, answer, "").await
             }
-            Ok(UpsertOutcome::Refused { status, message, unknown_sends }) => {
+            Ok(UpsertOutcome::Refused { status, message }) => {
                 let answer = ServiceAnswer { answer: PushAnswer::Refused, status, unknown_sends };
                 self.finish_answered(row, &attempt, answer, &message).await
             }
-            Ok(UpsertOutcome::Unknown { failure, unknown_sends }) => {
+            Ok(UpsertOutcome::Unknown { failure }) => {
                 tracing::warn!(failure = failure.kind(), row = row.number, "no answer says whether a row was accepted");
                 if !may_repeat {
                     self.context.ledger.finish_row(row.to_send.content, PushOutcome::Unknown { unknown_sends }).await?;
@@ -151,7 +152,7 @@ impl Lane {
                 self.count_failure(error_of_not_sent(failure));
                 Ok(Progress::NextRow)
             }
-            Err(error) => self.finish_failed(row, &attempt, error).await,
+            Err(error) => self.finish_failed(row, &attempt, error, unknown_sends).await,
         }
     }
 
@@ -161,9 +162,9 @@ impl Lane {
         &self,
         row: &RowInFlight<'_>,
         attempt: &Attempt,
-        failed: UpsertError,
+        error: SourceError,
+        unknown_sends: u64,
     ) -> Result<Progress, LedgerClosed> {
-        let UpsertError { error, unknown_sends } = failed;
         match (&error, unknown_sends) {
             (_, 0) => {
                 self.context.ledger.finish_row(row.to_send.content, PushOutcome::NotSent).await?;

@@ -104,7 +104,6 @@ impl Gate {
         }
     }
 
-    /// Waits until the gate is blocked.
     async fn until_blocked(&self) {
         loop {
             let mut changed = std::pin::pin!(self.shared.changed.notified());
@@ -178,7 +177,6 @@ impl Gate {
         &self.shared.rng
     }
 
-    /// Converts the cause of a stop, with times as epoch milliseconds.
     fn stop_of(&self, cause: StopCause, now: Instant) -> Stop {
         match cause {
             StopCause::Deadline { until } => Stop::Deadline { until_ms: self.epoch_ms(until, now) },
@@ -189,7 +187,6 @@ impl Gate {
         }
     }
 
-    /// Converts an instant to epoch milliseconds by this machine's clock.
     fn epoch_ms(&self, at: Instant, now: Instant) -> i64 {
         let ahead_ms = at.saturating_duration_since(now).as_millis();
         self.shared.clock.now_ms().saturating_add(i64::try_from(ahead_ms).unwrap_or(i64::MAX))
@@ -250,7 +247,6 @@ fn activity(waiting: RequestWait) -> Activity {
     if waiting.reason == WaitReason::RateLimited { Activity::RateLimited } else { Activity::Pacing }
 }
 
-/// Sleeps until this time; `None` sleeps forever.
 async fn sleep_to(until: Option<Instant>) {
     match until {
         Some(until) => sleep_until(until).await,
