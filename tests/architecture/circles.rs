@@ -17,9 +17,7 @@ use super::{
 const CIRCLES_LEFT: &[&str] = &[
     "archive/owner archive/rewrite archive/store",
     "flatten flatten/page flatten/responses flatten/surveys flatten/themes flatten/users",
-    "sandbox/request_log sandbox/service sandbox/service/delivery sandbox/service/lists sandbox/service/purge \
-     sandbox/service/query sandbox/service/rate_limit sandbox/service/strikes sandbox/service/users",
-    "sandbox/world/changes sandbox/world/vanish",
+    "sandbox/service sandbox/service/lists sandbox/service/purge sandbox/service/strikes sandbox/service/users",
 ];
 
 /// More re-exports than any path of ours goes through.

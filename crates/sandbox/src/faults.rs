@@ -3,24 +3,26 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{filtered_by::FilteredBy, media::Media, record_faults::BrokenRecords};
+use super::media::Media;
 
-/// The schedule of a fault: which requests the fault strikes. A fault strikes a request if `probability`, `every` or
-/// `count` selects the request. The default selects no request.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct When {
-    /// Share of requests that the fault strikes, 0.0 to 1.0. `Faults::seed` and the number of a request decide if the
-    /// request is struck.
-    pub probability: f64,
-    /// The fault strikes every n-th request; 0 selects none. Requests that `skip` or `count` counted do not count here.
-    pub every: u64,
-    /// The fault strikes this many of the next requests. Each struck request reduces the number by one.
-    pub count: u64,
-    /// Spares this many requests first; each reduces the number by one. Needs `probability`, `every` or `count`.
-    pub skip: u64,
-    /// The fault strikes and counts only requests whose path begins with this text; the empty text selects every path.
-    pub path: String,
+with_defaults! {
+    /// The schedule of a fault: which requests the fault strikes. A fault strikes a request if `probability`, `every`
+    /// or `count` selects the request. The default selects no request.
+    pub struct When {
+        /// Share of requests that the fault strikes, 0.0 to 1.0. `Faults::seed` and the number of a request decide if
+        /// the request is struck.
+        probability: f64,
+        /// The fault strikes every n-th request; 0 selects none. Requests that `skip` or `count` counted do not count
+        /// here.
+        every: u64,
+        /// The fault strikes this many of the next requests. Each struck request reduces the number by one.
+        count: u64,
+        /// Spares this many requests first; each reduces the number by one. Needs `probability`, `every` or `count`.
+        skip: u64,
+        /// The fault strikes and counts only requests whose path begins with this text; the empty text selects every
+        /// path.
+        path: String,
+    }
 }
 
 /// The form of a `Retry-After` header.
@@ -50,154 +52,101 @@ pub enum RetryAfterForm {
     Garbage,
 }
 
-/// A `Retry-After` header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct RetryAfter {
-    /// The form of the header.
-    pub form: RetryAfterForm,
-    /// The wait that the header states, in milliseconds. Default 1000.
-    pub wait_ms: u64,
-}
-
-impl Default for RetryAfter {
-    fn default() -> Self {
-        Self { form: RetryAfterForm::default(), wait_ms: 1000 }
+with_defaults! {
+    /// A `Retry-After` header.
+    #[derive(Copy, Eq)]
+    pub struct RetryAfter {
+        /// The form of the header.
+        form: RetryAfterForm,
+        /// The wait that the header states, in milliseconds. Default 1000.
+        wait_ms: u64 = 1000,
     }
-}
 
-/// A rate limit with a token bucket that fills in real time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct RateLimit {
-    /// Tokens per second; 0 for no limit.
-    pub per_second: f64,
-    /// Maximum tokens in the bucket; 0 counts as 1.
-    pub burst: u32,
-    /// The form of `Retry-After`. The header states the time until the next token, but at least `min_wait_ms`.
-    pub form: RetryAfterForm,
-    /// The shortest wait that `Retry-After` states, in milliseconds.
-    pub min_wait_ms: u64,
-    /// Maximum concurrent requests. A further request gets a 429 that states `min_wait_ms`. 0 for no limit.
-    pub in_flight_max: u32,
-}
-
-/// A 429 or 503 in place of the usual answer.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Refusal {
-    /// When the fault strikes.
-    pub when: When,
-    /// The `Retry-After` of the answer.
-    pub retry_after: RetryAfter,
-}
-
-/// A server error in place of the usual answer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ServerError {
-    /// When the fault strikes.
-    pub when: When,
-    /// The status of the answer. Default 500.
-    pub status: u16,
-}
-
-impl Default for ServerError {
-    fn default() -> Self {
-        Self { when: When::default(), status: 500 }
+    /// A rate limit with a token bucket that fills in real time.
+    pub struct RateLimit {
+        /// Tokens per second; 0 for no limit.
+        per_second: f64,
+        /// Maximum tokens in the bucket; 0 counts as 1.
+        burst: u32,
+        /// The form of `Retry-After`. The header states the time until the next token, but at least `min_wait_ms`.
+        form: RetryAfterForm,
+        /// The shortest wait that `Retry-After` states, in milliseconds.
+        min_wait_ms: u64,
+        /// Maximum concurrent requests. A further request gets a 429 that states `min_wait_ms`. 0 for no limit.
+        in_flight_max: u32,
     }
-}
 
-/// A body that is not sent completely.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct BrokenBody {
-    /// When the fault strikes.
-    pub when: When,
-    /// Share of the body that is sent, 0.0 to 1.0. Default 0.5.
-    pub sent_share: f64,
-    /// How long the connection stays open without data before it is closed, in milliseconds. Only for `hung_body`.
-    /// Default 60,000.
-    pub silent_ms: u64,
-}
-
-impl Default for BrokenBody {
-    fn default() -> Self {
-        Self { when: When::default(), sent_share: 0.5, silent_ms: 60_000 }
+    /// A 429 or 503 in place of the usual answer.
+    pub struct Refusal {
+        /// When the fault strikes.
+        when: When,
+        /// The `Retry-After` of the answer.
+        retry_after: RetryAfter,
     }
-}
 
-/// A fault without other settings than its schedule.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Plain {
-    /// When the fault strikes.
-    pub when: When,
-}
-
-/// The last rows of the previous page, sent again at the beginning of a page.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct RepeatedRows {
-    /// When the fault strikes.
-    pub when: When,
-    /// Number of repeated rows. Default 3.
-    pub rows: usize,
-}
-
-impl Default for RepeatedRows {
-    fn default() -> Self {
-        Self { when: When::default(), rows: 3 }
+    /// A server error in place of the usual answer.
+    pub struct ServerError {
+        /// When the fault strikes.
+        when: When,
+        /// The status of the answer. Default 500.
+        status: u16 = 500,
     }
-}
 
-/// Page tokens that expire.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct DeadTokens {
-    /// The requests with a token that are refused, whatever the age of the token.
-    pub when: When,
-    /// Real time after which a token is dead, in milliseconds; 0 for never.
-    pub after_ms: u64,
-    /// Tokens that were sent on a later page of a list than this one are dead; pages count from 1. 0 for never.
-    pub after_pages: u64,
-    /// The status of the answer to a dead token. Default 400.
-    pub status: u16,
-}
-
-impl Default for DeadTokens {
-    fn default() -> Self {
-        Self { when: When::default(), after_ms: 0, after_pages: 0, status: 400 }
+    /// A body that is not sent completely.
+    pub struct BrokenBody {
+        /// When the fault strikes.
+        when: When,
+        /// Share of the body that is sent, 0.0 to 1.0. Default 0.5.
+        sent_share: f64 = 0.5,
+        /// How long the connection stays open without data before it is closed, in milliseconds. Only for `hung_body`.
+        /// Default 60,000.
+        silent_ms: u64 = 60_000,
     }
-}
 
-/// Additional time that a request takes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Latency {
-    /// Time of each request, in milliseconds.
-    pub ms: u64,
-    /// Maximum of a random additional time, in milliseconds.
-    pub jitter_ms: u64,
-    /// Additional time for each row of the requested page size, in microseconds.
-    pub per_row_us: u64,
-}
+    /// A fault without other settings than its schedule.
+    pub struct Plain {
+        /// When the fault strikes.
+        when: When,
+    }
 
-/// Pages that are too large to be answered in time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct SlowPages {
-    /// Requests for pages of more rows than this are slow; 0 for no slow requests.
-    pub above_rows: usize,
-    /// How long a slow request waits, in milliseconds. Default 2000.
-    pub wait_ms: u64,
-    /// The status of the answer after the wait; 0 for the usual answer. Default 504.
-    pub status: u16,
-}
+    /// The last rows of the previous page, sent again at the beginning of a page.
+    pub struct RepeatedRows {
+        /// When the fault strikes.
+        when: When,
+        /// Number of repeated rows. Default 3.
+        rows: usize = 3,
+    }
 
-impl Default for SlowPages {
-    fn default() -> Self {
-        Self { above_rows: 0, wait_ms: 2000, status: 504 }
+    /// Page tokens that expire.
+    pub struct DeadTokens {
+        /// The requests with a token that are refused, whatever the age of the token.
+        when: When,
+        /// Real time after which a token is dead, in milliseconds; 0 for never.
+        after_ms: u64,
+        /// Tokens that were sent on a later page of a list than this one are dead; pages count from 1. 0 for never.
+        after_pages: u64,
+        /// The status of the answer to a dead token. Default 400.
+        status: u16 = 400,
+    }
+
+    /// Additional time that a request takes.
+    pub struct Latency {
+        /// Time of each request, in milliseconds.
+        ms: u64,
+        /// Maximum of a random additional time, in milliseconds.
+        jitter_ms: u64,
+        /// Additional time for each row of the requested page size, in microseconds.
+        per_row_us: u64,
+    }
+
+    /// Pages that are too large to be answered in time.
+    pub struct SlowPages {
+        /// Requests for pages of more rows than this are slow; 0 for no slow requests.
+        above_rows: usize,
+        /// How long a slow request waits, in milliseconds. Default 2000.
+        wait_ms: u64 = 2000,
+        /// The status of the answer after the wait; 0 for the usual answer. Default 504.
+        status: u16 = 504,
     }
 }
 
@@ -280,164 +229,179 @@ pub enum SurveysAt {
     Studies,
 }
 
-/// How the service answers. The default is a service without faults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Faults {
-    /// The seed of all random choices of faults.
-    pub seed: u64,
-
-    /// The order of lists.
-    pub order: Order,
-    /// What happens to rows of one millisecond at page boundaries.
-    pub ties: Ties,
-    /// How the service marks the last page of a list.
-    pub end_mark: EndMark,
-    /// How the service marks the last page of themes; `None` for `end_mark`.
-    pub themes_end_mark: Option<EndMark>,
-    /// True if a list ends with an empty page, because the last page with rows has a token.
-    pub trailing_empty_page: bool,
-    /// True if an empty list is answered with 404.
-    pub not_found_when_empty: bool,
-    /// The lists (`responses`, `surveys`, `themes`) that answer every request with 404, as for a key that may not read
-    /// them.
-    pub missing_lists: Vec<String>,
-    /// The status of the response to an invalid query. Default 400.
-    pub invalid_query_status: u16,
-    /// True if rows whose filtered time equals `start` are left out.
-    pub exclusive_start: bool,
-    /// True if rows whose filtered time equals `end` are left out.
-    pub exclusive_end: bool,
-    /// `start` and `end` of themes filter by a time that is this many milliseconds before the creation of the theme. An
-    /// answer may be created that long before its theme. 0 filters by the creation of the theme.
-    pub theme_lag_ms: i64,
-    /// The time that `start` and `end` of responses filter by.
-    pub responses_filtered_by: FilteredBy,
-    /// The time that `start` and `end` of surveys filter by.
-    pub surveys_filtered_by: FilteredBy,
-    /// True if the list of surveys is empty, as in a new environment.
-    pub has_no_surveys: bool,
-    /// The statuses of the surveys that are listed without a `status` parameter; empty for all.
-    pub default_statuses: Vec<String>,
-    /// The only accepted spelling of several `status` values; any other spelling is refused with 400. `None` accepts
-    /// all.
-    pub status_spelling: Option<StatusSpelling>,
-    /// True if `status` in another spelling than `status_spelling` is ignored instead of refused.
-    pub ignore_other_spellings: bool,
-    /// Rows of a page if the request has no `limit`. Default 100.
-    pub default_page_rows: usize,
-    /// True if query parameters outside the contract are ignored instead of refused with 400.
-    pub ignore_unknown_parameters: bool,
-    /// Accepted forms of `Authorization`.
-    pub auth: Auth,
-    /// Paths of the list of surveys.
-    pub surveys_at: SurveysAt,
-    /// True if attributes of users may have any JSON value. Otherwise only strings, integers and booleans.
-    pub any_attribute_values: bool,
-    /// True if bodies are compressed for clients that accept gzip.
-    pub gzip: bool,
-    /// Real time from the first upsert of a user until the user can be read, in milliseconds.
-    pub user_delay_ms: u64,
-    /// True if times of users are ISO 8601 texts instead of epoch milliseconds.
-    pub iso_user_times: bool,
-    /// True if times of users are epoch seconds instead of milliseconds. Ignored if `iso_user_times` is true.
-    pub user_times_in_seconds: bool,
-    /// True if bodies begin with a byte order mark.
-    pub byte_order_mark: bool,
-    /// True if the `requestId` of a purge is wrapped in typographic quotes.
-    pub quoted_request_id: bool,
-
-    /// Recordings, and the links to recordings.
-    pub media: Media,
-
-    /// The rate limit.
-    pub rate_limit: RateLimit,
-    /// A 429 by schedule, whatever the rate of requests.
-    pub too_many_requests: Refusal,
-    /// A server error by schedule.
-    pub server_error: ServerError,
-    /// An upsert that is accepted, although its answer is an error.
-    pub lost_answer: ServerError,
-    /// A 503 by schedule.
-    pub unavailable: Refusal,
-    /// A body that is shorter than its `Content-Length`, because the connection closes.
-    pub cut_body: BrokenBody,
-    /// A body that stops while the connection stays open.
-    pub hung_body: BrokenBody,
-    /// An HTML page with status 200.
-    pub html: Plain,
-    /// A JSON object without `data`, with status 200.
-    pub no_data: Plain,
-    /// A page that begins with the last rows of the previous page.
-    pub repeated_rows: RepeatedRows,
-    /// A page whose token leads to the same page again.
-    pub looping_cursor: Plain,
-    /// A page without rows, whose token leads to the rows that the page should have.
-    pub empty_page: Plain,
-    /// Page tokens that expire.
-    pub dead_tokens: DeadTokens,
-    /// Additional time that requests take.
-    pub latency: Latency,
-    /// Pages that are too large to be answered in time.
-    pub slow_pages: SlowPages,
-    /// Records that cannot be delivered, or are delivered broken.
-    pub broken_records: BrokenRecords,
+/// The time of a row that `start` and `end` of a list call filter by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FilteredBy {
+    /// The creation of the row.
+    #[default]
+    Created,
+    /// The last change of the row.
+    Updated,
+    /// The creation of the first answer in the session of the row. For responses only; like `Nothing` for surveys.
+    Session,
+    /// The launch of the survey. For surveys only; like `Nothing` for responses.
+    Launched,
+    /// No time: `start` and `end` are ignored.
+    Ignored,
+    /// A time that no row has: a request with `start` or `end` gets no rows, and any other request gets all.
+    Nothing,
 }
 
-impl Default for Faults {
-    fn default() -> Self {
-        Self {
-            seed: 1,
-            order: Order::default(),
-            ties: Ties::default(),
-            end_mark: EndMark::default(),
-            themes_end_mark: None,
-            trailing_empty_page: false,
-            not_found_when_empty: false,
-            missing_lists: Vec::new(),
-            invalid_query_status: 400,
-            exclusive_start: false,
-            exclusive_end: false,
-            theme_lag_ms: 0,
-            responses_filtered_by: FilteredBy::default(),
-            surveys_filtered_by: FilteredBy::default(),
-            has_no_surveys: false,
-            default_statuses: Vec::new(),
-            status_spelling: None,
-            ignore_other_spellings: false,
-            default_page_rows: 100,
-            ignore_unknown_parameters: false,
-            auth: Auth::default(),
-            surveys_at: SurveysAt::default(),
-            any_attribute_values: false,
-            gzip: false,
-            user_delay_ms: 0,
-            iso_user_times: false,
-            user_times_in_seconds: false,
-            byte_order_mark: false,
-            quoted_request_id: false,
-            media: Media::default(),
-            rate_limit: RateLimit::default(),
-            too_many_requests: Refusal::default(),
-            server_error: ServerError::default(),
-            lost_answer: ServerError::default(),
-            unavailable: Refusal::default(),
-            cut_body: BrokenBody::default(),
-            hung_body: BrokenBody::default(),
-            html: Plain::default(),
-            no_data: Plain::default(),
-            repeated_rows: RepeatedRows::default(),
-            looping_cursor: Plain::default(),
-            empty_page: Plain::default(),
-            dead_tokens: DeadTokens::default(),
-            latency: Latency::default(),
-            slow_pages: SlowPages::default(),
-            broken_records: BrokenRecords::default(),
-        }
+/// What is wrong with a record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RecordFault {
+    /// A request for a page with the record is answered with 500, whatever the page size.
+    #[default]
+    ServerError,
+    /// A page with the record is truncated JSON.
+    NoPage,
+    /// A member of the record is `NaN`.
+    Nan,
+    /// A text in the record has an unescaped line break.
+    RawNewline,
+    /// A text in the record has an unescaped control character.
+    ControlCharacter,
+    /// A text in the record has a byte that is not UTF-8.
+    BadUtf8,
+    /// The last third of the record is missing.
+    Truncated,
+}
+
+with_defaults! {
+    /// Records that the service cannot deliver, or delivers broken, in every request.
+    pub struct BrokenRecords {
+        /// The creation times of the broken records, epoch milliseconds.
+        created_ms: Vec<i64>,
+        /// What is wrong with the records.
+        fault: RecordFault,
+        /// The fault applies only to lists whose path begins with this text.
+        path: String,
+    }
+
+    /// How the service answers. The default is a service without faults.
+    pub struct Faults {
+        /// The seed of all random choices of faults.
+        seed: u64 = 1,
+
+        /// The order of lists.
+        order: Order,
+        /// What happens to rows of one millisecond at page boundaries.
+        ties: Ties,
+        /// How the service marks the last page of a list.
+        end_mark: EndMark,
+        /// How the service marks the last page of themes; `None` for `end_mark`.
+        themes_end_mark: Option<EndMark>,
+        /// True if a list ends with an empty page, because the last page with rows has a token.
+        trailing_empty_page: bool,
+        /// True if an empty list is answered with 404.
+        not_found_when_empty: bool,
+        /// The lists (`responses`, `surveys`, `themes`) that answer every request with 404, as for a key that may not
+        /// read them.
+        missing_lists: Vec<String>,
+        /// The status of the response to an invalid query. Default 400.
+        invalid_query_status: u16 = 400,
+        /// True if rows whose filtered time equals `start` are left out.
+        exclusive_start: bool,
+        /// True if rows whose filtered time equals `end` are left out.
+        exclusive_end: bool,
+        /// `start` and `end` of themes filter by a time that is this many milliseconds before the creation of the
+        /// theme. An answer may be created that long before its theme. 0 filters by the creation of the theme.
+        theme_lag_ms: i64,
+        /// The time that `start` and `end` of responses filter by.
+        responses_filtered_by: FilteredBy,
+        /// The time that `start` and `end` of surveys filter by.
+        surveys_filtered_by: FilteredBy,
+        /// True if the list of surveys is empty, as in a new environment.
+        has_no_surveys: bool,
+        /// The statuses of the surveys that are listed without a `status` parameter; empty for all.
+        default_statuses: Vec<String>,
+        /// The only accepted spelling of several `status` values; any other spelling is refused with 400. `None`
+        /// accepts all.
+        status_spelling: Option<StatusSpelling>,
+        /// True if `status` in another spelling than `status_spelling` is ignored instead of refused.
+        ignore_other_spellings: bool,
+        /// Rows of a page if the request has no `limit`. Default 100.
+        default_page_rows: usize = 100,
+        /// True if query parameters outside the contract are ignored instead of refused with 400.
+        ignore_unknown_parameters: bool,
+        /// Accepted forms of `Authorization`.
+        auth: Auth,
+        /// Paths of the list of surveys.
+        surveys_at: SurveysAt,
+        /// True if attributes of users may have any JSON value. Otherwise only strings, integers and booleans.
+        any_attribute_values: bool,
+        /// True if bodies are compressed for clients that accept gzip.
+        gzip: bool,
+        /// Real time from the first upsert of a user until the user can be read, in milliseconds.
+        user_delay_ms: u64,
+        /// True if times of users are ISO 8601 texts instead of epoch milliseconds.
+        iso_user_times: bool,
+        /// True if times of users are epoch seconds instead of milliseconds. Ignored if `iso_user_times` is true.
+        user_times_in_seconds: bool,
+        /// True if bodies begin with a byte order mark.
+        byte_order_mark: bool,
+        /// True if the `requestId` of a purge is wrapped in typographic quotes.
+        quoted_request_id: bool,
+
+        /// Recordings, and the links to recordings.
+        media: Media,
+
+        /// The rate limit.
+        rate_limit: RateLimit,
+        /// A 429 by schedule, whatever the rate of requests.
+        too_many_requests: Refusal,
+        /// A server error by schedule.
+        server_error: ServerError,
+        /// An upsert that is accepted, although its answer is an error.
+        lost_answer: ServerError,
+        /// A 503 by schedule.
+        unavailable: Refusal,
+        /// A body that is shorter than its `Content-Length`, because the connection closes.
+        cut_body: BrokenBody,
+        /// A body that stops while the connection stays open.
+        hung_body: BrokenBody,
+        /// An HTML page with status 200.
+        html: Plain,
+        /// A JSON object without `data`, with status 200.
+        no_data: Plain,
+        /// A page that begins with the last rows of the previous page.
+        repeated_rows: RepeatedRows,
+        /// A page whose token leads to the same page again.
+        looping_cursor: Plain,
+        /// A page without rows, whose token leads to the rows that the page should have.
+        empty_page: Plain,
+        /// Page tokens that expire.
+        dead_tokens: DeadTokens,
+        /// Additional time that requests take.
+        latency: Latency,
+        /// Pages that are too large to be answered in time.
+        slow_pages: SlowPages,
+        /// Records that cannot be delivered, or are delivered broken.
+        broken_records: BrokenRecords,
     }
 }
 
 impl Faults {
+    /// Returns the schedules of all faults, with the names of the faults.
+    pub(crate) fn schedules(&mut self) -> [(&'static str, &mut When); 12] {
+        [
+            ("too_many_requests", &mut self.too_many_requests.when),
+            ("server_error", &mut self.server_error.when),
+            ("lost_answer", &mut self.lost_answer.when),
+            ("unavailable", &mut self.unavailable.when),
+            ("cut_body", &mut self.cut_body.when),
+            ("hung_body", &mut self.hung_body.when),
+            ("html", &mut self.html.when),
+            ("no_data", &mut self.no_data.when),
+            ("repeated_rows", &mut self.repeated_rows.when),
+            ("looping_cursor", &mut self.looping_cursor.when),
+            ("empty_page", &mut self.empty_page.when),
+            ("dead_tokens", &mut self.dead_tokens.when),
+        ]
+    }
+
     /// Returns the faults after a JSON merge patch: objects are merged, and null sets the default. Fails for unknown
     /// names and wrong types.
     pub fn merged(&self, patch: serde_json::Value) -> Result<Faults, serde_json::Error> {
@@ -484,4 +448,25 @@ fn merge(target: &mut serde_json::Value, patch: serde_json::Value) {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_patch_changes_only_what_it_names() {
+        let before = Faults { gzip: true, ..Faults::default() };
+        let after = before.merged(json!({"html": {"when": {"count": 2}}, "order": "oldest_first"})).unwrap();
+        assert_eq!((after.html.when.count, after.order), (2, Order::OldestFirst));
+        assert_eq!(Faults { html: Plain::default(), order: Order::NewestFirst, ..after.clone() }, before);
+        assert!(!after.merged(json!({"gzip": null})).unwrap().gzip, "null is the default");
+        assert!(before.merged(json!({"gizp": true})).unwrap_err().to_string().contains("gizp"));
+    }
+
+    #[test]
+    fn a_status_that_is_none_is_refused() {
+        let faults = Faults::default().merged(json!({"server_error": {"status": 200}})).unwrap();
+        assert!(faults.validate().unwrap_err().contains("server_error"));
+        assert_eq!(Faults::default().validate(), Ok(()));
+    }
+}

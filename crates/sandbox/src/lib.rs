@@ -11,15 +11,37 @@
 //!                 └──── control ◄── request_log
 //! ```
 
+/// Declares structs of settings: the name, the type and the default of each field. A field that states no default has
+/// that of its type.
+macro_rules! with_defaults {
+    (@value) => { Default::default() };
+    (@value $default:expr) => { $default };
+    ($($(#[$about:meta])* pub struct $name:ident {
+        $($(#[$doc:meta])* $field:ident: $type:ty $(= $default:expr)?,)*
+    })*) => {
+        $(
+            $(#[$about])*
+            #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+            #[serde(default, deny_unknown_fields)]
+            pub struct $name {
+                $($(#[$doc])* pub $field: $type,)*
+            }
+
+            impl Default for $name {
+                fn default() -> Self {
+                    Self { $($field: with_defaults!(@value $($default)?),)* }
+                }
+            }
+        )*
+    };
+}
+
 mod clock;
 mod control;
-mod control_http;
 mod faults;
-mod filtered_by;
 mod json_text;
 mod media;
 mod random;
-mod record_faults;
 mod request_log;
 mod service;
 mod settings;
@@ -37,19 +59,18 @@ use axum::{
 };
 use tokio::{net::TcpListener, task::JoinHandle};
 
-pub use control::{Control, ListName, Stats};
+pub use control::{Control, Stats};
 pub use faults::{
-    Auth, BrokenBody, DeadTokens, EndMark, Faults, Latency, Order, Plain, RateLimit, Refusal, RepeatedRows, RetryAfter,
-    RetryAfterForm, ServerError, SlowPages, StatusSpelling, SurveysAt, Ties, When,
+    Auth, BrokenBody, BrokenRecords, DeadTokens, EndMark, Faults, FilteredBy, Latency, Order, Plain, RateLimit,
+    RecordFault, Refusal, RepeatedRows, RetryAfter, RetryAfterForm, ServerError, SlowPages, StatusSpelling, SurveysAt,
+    Ties, When,
 };
-pub use filtered_by::FilteredBy;
 pub use media::{Media, RangeAnswer};
-pub use record_faults::{BrokenRecords, RecordFault};
 pub use request_log::LogEntry;
 pub use service::UpsertedUser;
 pub use settings::{DAYS_MAX, RESPONSES_MAX, Rough, SURVEYS_MAX, Settings};
 pub use webhooks::{Delivered, WebhookTarget, deliver};
-pub use world::{ChangeRequest, ChangeSummary, RowKey, StatusChange};
+pub use world::{ChangeRequest, ChangeSummary, ListName, RowKey, StatusChange};
 
 use service::Service;
 use world::World;
@@ -80,7 +101,7 @@ impl Sandbox {
         });
         let service = made.await.map_err(io::Error::other)?;
         let router = Router::new()
-            .nest("/_sandbox", control_http::router())
+            .nest("/_sandbox", control::router(Control { service: service.clone() }))
             .layer(DefaultBodyLimit::max(CONTROL_BYTES_MAX))
             .fallback(service::handle)
             .with_state(service.clone());

@@ -27,50 +27,32 @@ pub enum RangeAnswer {
     Status500,
 }
 
-/// Recordings of VIDEOVOICE answers, and the links to them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Media {
-    /// True if links lead to this sandbox, which serves recordings below `/media/`. Otherwise links lead to
-    /// `media.example.com`, which serves nothing.
-    pub is_served: bool,
-    /// The host of links, to which the port of the list request is added. Empty for the host of the list request.
-    /// `media.example.com` leaves links as generated.
-    pub host: String,
-    /// A number in each link. A request to a link with another number gets a 403, as if the link had expired.
-    pub generation: u64,
-    /// Minimum bytes of a recording; the maximum is 1.5 times this number. Default 40,000.
-    pub bytes: u64,
-    /// The id of an upload whose recording has [`Media::large_bytes`]; empty for none.
-    pub large_upload: String,
-    /// Bytes of the recording of `large_upload`.
-    pub large_bytes: u64,
-    /// Percentage of recordings that are answered with 404.
-    pub lost_percent: u64,
-    /// True if a web page is sent in place of each recording.
-    pub is_web_page: bool,
-    /// True if `Range` is ignored, and no `ETag` is sent.
-    pub has_no_ranges: bool,
-    /// How a request for a range is answered.
-    pub range_answer: RangeAnswer,
-    /// True if recordings are compressed, whatever `Accept-Encoding` says.
-    pub is_gzip: bool,
-}
-
-impl Default for Media {
-    fn default() -> Self {
-        Self {
-            is_served: false,
-            host: String::new(),
-            generation: 0,
-            bytes: 40_000,
-            large_upload: String::new(),
-            large_bytes: 0,
-            lost_percent: 0,
-            is_web_page: false,
-            has_no_ranges: false,
-            range_answer: RangeAnswer::Requested,
-            is_gzip: false,
-        }
+with_defaults! {
+    /// Recordings of VIDEOVOICE answers, and the links to them.
+    pub struct Media {
+        /// True if links lead to this sandbox, which serves recordings below `/media/`. Otherwise links lead to
+        /// `media.example.com`, which serves nothing.
+        is_served: bool,
+        /// The host of links, to which the port of the list request is added. Empty for the host of the list request.
+        /// `media.example.com` leaves links as generated.
+        host: String,
+        /// A number in each link. A request to a link with another number gets a 403, as if the link had expired.
+        generation: u64,
+        /// Minimum bytes of a recording; the maximum is 1.5 times this number. Default 40,000.
+        bytes: u64 = 40_000,
+        /// The id of an upload whose recording has [`Media::large_bytes`]; empty for none.
+        large_upload: String,
+        /// Bytes of the recording of `large_upload`.
+        large_bytes: u64,
+        /// Percentage of recordings that are answered with 404.
+        lost_percent: u64,
+        /// True if a web page is sent in place of each recording.
+        is_web_page: bool,
+        /// True if `Range` is ignored, and no `ETag` is sent.
+        has_no_ranges: bool,
+        /// How a request for a range is answered.
+        range_answer: RangeAnswer,
+        /// True if recordings are compressed, whatever `Accept-Encoding` says.
+        is_gzip: bool,
     }
 }

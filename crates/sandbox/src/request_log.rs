@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use axum::{extract::Query, http::Uri};
@@ -43,28 +43,9 @@ pub struct LogEntry {
     pub fault: Option<String>,
 }
 
-/// A compact [`LogEntry`], with 0 in place of `None`; only a missing `completed_us` is [`UNDER_WAY`].
-#[derive(Debug)]
-struct Entry {
-    arrived_us: u64,
-    completed_us: u64,
-    bytes: u64,
-    early_us: u64,
-    told_us_ago: u64,
-    target: Box<str>,
-    method: Box<str>,
-    rows: u32,
-    in_flight: u32,
-    status: u16,
-    fault: Option<&'static str>,
-}
-
-/// `completed_us` of a request that is not completed.
-const UNDER_WAY: u64 = u64::MAX;
-
 #[derive(Debug, Default)]
 struct Ring {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<LogEntry>,
     /// `seq` of the first entry.
     first_seq: u64,
     in_flight: u32,
@@ -92,36 +73,34 @@ impl RequestLog {
 
     /// Logs a request that has arrived. Returns its number.
     pub(crate) fn arrive(&self, method: &str, target: &str, now_us: u64) -> u64 {
+        let uri = target.parse::<Uri>().ok();
+        let query = uri.as_ref().and_then(|uri| Query::<Vec<(String, String)>>::try_from_uri(uri).ok());
         let mut ring = self.ring();
         ring.in_flight += 1;
         ring.in_flight_max = ring.in_flight_max.max(ring.in_flight);
-        let (early_us, told_us_ago) = match ring.retry_after {
-            Some((until_us, sent_us)) if now_us < until_us => (until_us - now_us, now_us.saturating_sub(sent_us)),
-            _ => (0, 0),
-        };
-        let entry = Entry {
-            arrived_us: now_us,
-            completed_us: UNDER_WAY,
-            bytes: 0,
-            early_us,
-            told_us_ago,
-            target: target.into(),
-            method: method.into(),
-            rows: 0,
-            in_flight: ring.in_flight,
-            status: 0,
-            fault: None,
-        };
         if ring.entries.len() >= self.entries_max {
             ring.entries.pop_front();
             ring.first_seq += 1;
         }
+        let retry_after = ring.retry_after.filter(|(until_us, _)| now_us < *until_us);
+        let entry = LogEntry {
+            seq: ring.first_seq + ring.entries.len() as u64,
+            arrived_us: now_us,
+            method: method.to_owned(),
+            path: target.split('?').next().unwrap_or_default().to_owned(),
+            query: query.map(|query| query.0).unwrap_or_default(),
+            early_us: retry_after.map(|(until_us, _)| until_us - now_us),
+            told_us_ago: retry_after.map(|(_, sent_us)| now_us.saturating_sub(sent_us)),
+            in_flight: ring.in_flight,
+            ..LogEntry::default()
+        };
+        let seq = entry.seq;
         ring.entries.push_back(entry);
-        ring.first_seq + ring.entries.len() as u64 - 1
+        seq
     }
 
     /// Changes the entry of a request. Does nothing if the entry was dropped.
-    fn change_entry(&self, seq: u64, change: impl FnOnce(&mut Entry)) {
+    fn change_entry(&self, seq: u64, change: impl FnOnce(&mut LogEntry)) {
         let mut ring = self.ring();
         let index = seq.checked_sub(ring.first_seq).and_then(|index| usize::try_from(index).ok());
         if let Some(entry) = index.and_then(|index| ring.entries.get_mut(index)) {
@@ -132,13 +111,14 @@ impl RequestLog {
     /// Records the answer of a request.
     pub(crate) fn answer(&self, seq: u64, status: u16, rows: u32, bytes: u64, fault: Option<&'static str>) {
         self.change_entry(seq, |entry| {
-            (entry.status, entry.rows, entry.bytes, entry.fault) = (status, rows, bytes, fault);
+            (entry.status, entry.rows, entry.bytes) = (status, rows, bytes);
+            entry.fault = fault.map(str::to_owned);
         });
     }
 
     /// Records that the answer was sent, or that its connection broke.
     pub(crate) fn complete(&self, seq: u64, now_us: u64) {
-        self.change_entry(seq, |entry| entry.completed_us = now_us);
+        self.change_entry(seq, |entry| entry.completed_us = Some(now_us));
         let mut ring = self.ring();
         ring.in_flight = ring.in_flight.saturating_sub(1);
     }
@@ -156,9 +136,7 @@ impl RequestLog {
     pub(crate) fn since(&self, seq: u64, entries_max: usize) -> Vec<LogEntry> {
         let ring = self.ring();
         let skipped = usize::try_from(seq.saturating_sub(ring.first_seq)).unwrap_or(usize::MAX);
-        (ring.entries.iter().enumerate().skip(skipped).take(entries_max))
-            .map(|(at, entry)| entry.shown(ring.first_seq + at as u64))
-            .collect()
+        ring.entries.iter().skip(skipped).take(entries_max).cloned().collect()
     }
 
     /// Clears the entries. Numbers of later requests continue, and the `Retry-After` stays.
@@ -174,43 +152,6 @@ impl RequestLog {
     pub(crate) fn counts(&self) -> (u64, u32, u32) {
         let ring = self.ring();
         (ring.first_seq + ring.entries.len() as u64 - 1, ring.in_flight, ring.in_flight_max)
-    }
-}
-
-impl Entry {
-    /// Returns the entry in its public form.
-    fn shown(&self, seq: u64) -> LogEntry {
-        let uri = self.target.parse::<Uri>().ok();
-        let query = uri.as_ref().and_then(|uri| Query::<Vec<(String, String)>>::try_from_uri(uri).ok());
-        let path = self.target.split('?').next().unwrap_or_default();
-        LogEntry {
-            seq,
-            arrived_us: self.arrived_us,
-            completed_us: (self.completed_us != UNDER_WAY).then_some(self.completed_us),
-            method: self.method.to_string(),
-            path: path.to_owned(),
-            query: query.map(|query| query.0).unwrap_or_default(),
-            status: self.status,
-            rows: self.rows,
-            bytes: self.bytes,
-            early_us: (self.early_us > 0).then_some(self.early_us),
-            told_us_ago: (self.early_us > 0).then_some(self.told_us_ago),
-            in_flight: self.in_flight,
-            fault: self.fault.map(str::to_owned),
-        }
-    }
-}
-
-/// A request that is being answered. Dropping the value completes the log entry, however the answer ended.
-#[derive(Debug)]
-pub(crate) struct Visit {
-    pub(crate) service: Arc<super::service::Service>,
-    pub(crate) seq: u64,
-}
-
-impl Drop for Visit {
-    fn drop(&mut self) {
-        self.service.log.complete(self.seq, self.service.clock.elapsed_us());
     }
 }
 

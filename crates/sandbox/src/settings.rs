@@ -2,8 +2,6 @@
 
 use std::io;
 
-use serde::{Deserialize, Serialize};
-
 use super::faults::Faults;
 
 /// Maximum responses of a sandbox. Row numbers have 32 bits, and a row takes about 200 bytes of memory.
@@ -15,83 +13,54 @@ pub const DAYS_MAX: u32 = 20_000;
 /// The largest allowed [`Settings::text_bytes`].
 pub const TEXT_BYTES_MAX: u32 = 16 << 20;
 
-/// How often rough data occurs, as shares from 0.0 to 1.0. Rough data obeys the contract, but evenly generated data
-/// never has it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Rough {
-    /// Share of sessions that begin at the first or last millisecond of a day or an hour. Half of these sessions have
-    /// all their responses at midnight, like data that was imported with dates only.
-    pub edge_share: f64,
-    /// Share of responses that fit no table, because their question has no id.
-    pub reject_share: f64,
-    /// Share of responses with the key of another response, but another answer.
-    pub twice_share: f64,
-}
-
-impl Default for Rough {
-    fn default() -> Self {
-        Self { edge_share: 0.005, reject_share: 0.0001, twice_share: 0.0001 }
+with_defaults! {
+    /// How often rough data occurs, as shares from 0.0 to 1.0. Rough data obeys the contract, but evenly generated data
+    /// never has it.
+    #[derive(Copy)]
+    pub struct Rough {
+        /// Share of sessions that begin at the first or last millisecond of a day or an hour. Half of these sessions
+        /// have all their responses at midnight, like data that was imported with dates only.
+        edge_share: f64 = 0.005,
+        /// Share of responses that fit no table, because their question has no id.
+        reject_share: f64 = 0.0001,
+        /// Share of responses with the key of another response, but another answer.
+        twice_share: f64 = 0.0001,
     }
-}
 
-/// The settings with which a sandbox starts. The same settings give the same rows, byte by byte.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Settings {
-    /// Seed of all data.
-    pub seed: u64,
-    /// The service's clock at the start, epoch milliseconds. The data ends here.
-    pub now_ms: i64,
-    /// True if only `advance` moves the service's clock. By default the clock runs at real speed.
-    pub frozen_clock: bool,
-    /// Responses to generate, exactly; soft-deleted ones included.
-    pub responses: u64,
-    /// Days of history before `now_ms`.
-    pub days: u32,
-    /// Surveys to generate. With 12 or more, every question type occurs.
-    pub surveys: u32,
-    /// Share of responses that are soft-deleted, 0.0 to 1.0.
-    pub deleted_share: f64,
-    /// Share of OPEN answers with a text that have themes, 0.0 to 1.0.
-    pub theme_share: f64,
-    /// Share of responses that are hostile: unlike any record that the contract shows. 0.0 to 1.0. See
-    /// `world::hostile`.
-    pub hostile_share: f64,
-    /// Number of consecutive responses that get the same creation time; 0 and 1 change no times.
-    pub ties_per_ms: u32,
-    /// The shares of rough data; `None` for none. See `world::rough`.
-    pub rough: Option<Rough>,
-    /// Bytes of text that each response record carries in addition: in a text answer that is not empty, else in a field
-    /// that the contract does not know.
-    pub text_bytes: u32,
-    /// The only accepted API key.
-    pub api_key: String,
-    /// Maximum requests in the log; the oldest are dropped.
-    pub log_entries_max: usize,
-    /// How the service answers; the default has no faults.
-    pub faults: Faults,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            seed: 1,
-            now_ms: 1_769_846_400_000,
-            frozen_clock: false,
-            responses: 50_000,
-            days: 90,
-            surveys: 24,
-            deleted_share: 0.01,
-            theme_share: 0.25,
-            hostile_share: 0.0,
-            ties_per_ms: 0,
-            rough: None,
-            text_bytes: 0,
-            api_key: "sandbox-key".into(),
-            log_entries_max: 1_000_000,
-            faults: Faults::default(),
-        }
+    /// The settings with which a sandbox starts. The same settings give the same rows, byte by byte.
+    pub struct Settings {
+        /// Seed of all data.
+        seed: u64 = 1,
+        /// The service's clock at the start, epoch milliseconds. The data ends here.
+        now_ms: i64 = 1_769_846_400_000,
+        /// True if only `advance` moves the service's clock. By default the clock runs at real speed.
+        frozen_clock: bool,
+        /// Responses to generate, exactly; soft-deleted ones included.
+        responses: u64 = 50_000,
+        /// Days of history before `now_ms`.
+        days: u32 = 90,
+        /// Surveys to generate. With 12 or more, every question type occurs.
+        surveys: u32 = 24,
+        /// Share of responses that are soft-deleted, 0.0 to 1.0.
+        deleted_share: f64 = 0.01,
+        /// Share of OPEN answers with a text that have themes, 0.0 to 1.0.
+        theme_share: f64 = 0.25,
+        /// Share of responses that are hostile: unlike any record that the contract shows. 0.0 to 1.0. See
+        /// `world::irregular`.
+        hostile_share: f64,
+        /// Number of consecutive responses that get the same creation time; 0 and 1 change no times.
+        ties_per_ms: u32,
+        /// The shares of rough data; `None` for none. See `world::irregular`.
+        rough: Option<Rough>,
+        /// Bytes of text that each response record carries in addition: in a text answer that is not empty, else in a
+        /// field that the contract does not know.
+        text_bytes: u32,
+        /// The only accepted API key.
+        api_key: String = "sandbox-key".into(),
+        /// Maximum requests in the log; the oldest are dropped.
+        log_entries_max: usize = 1_000_000,
+        /// How the service answers; the default has no faults.
+        faults: Faults,
     }
 }
 

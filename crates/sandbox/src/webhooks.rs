@@ -5,7 +5,10 @@
 //! contains no time. Delivery can be unreliable, as the contract allows: bodies are not retried, and may be lost,
 //! repeated or in random order. TLS is not supported.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -16,9 +19,8 @@ use tokio::{
 };
 
 use super::{
-    control::{Control, ListName},
     random::Random,
-    world::{ChangeSummary, RowKey},
+    world::{ChangeSummary, ListName, RowKey},
 };
 
 /// How long the sender waits for an answer.
@@ -29,28 +31,21 @@ const ENVIRONMENT: &str = "sandbox-environment";
 const PRODUCT: &str = "Sandbox";
 const PRODUCT_ID: i64 = 17;
 
-/// The receiver of webhooks, and how unreliable their delivery is.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct WebhookTarget {
-    /// `http://HOST:PORT/PATH`
-    pub url: String,
-    /// The secret, without the word `Bearer`.
-    pub secret: String,
-    /// Percentage of deliveries that are not sent.
-    pub lost_percent: u64,
-    /// Percentage of deliveries that are sent twice.
-    pub repeated_percent: u64,
-    /// True if deliveries are sent in random order.
-    pub is_shuffled: bool,
-    /// The seed of the random choices.
-    pub seed: u64,
-}
-
-impl Default for WebhookTarget {
-    fn default() -> Self {
-        let (url, secret) = (String::new(), String::new());
-        Self { url, secret, lost_percent: 0, repeated_percent: 0, is_shuffled: false, seed: 1 }
+with_defaults! {
+    /// The receiver of webhooks, and how unreliable their delivery is.
+    pub struct WebhookTarget {
+        /// `http://HOST:PORT/PATH`
+        url: String,
+        /// The secret, without the word `Bearer`.
+        secret: String,
+        /// Percentage of deliveries that are not sent.
+        lost_percent: u64,
+        /// Percentage of deliveries that are sent twice.
+        repeated_percent: u64,
+        /// True if deliveries are sent in random order.
+        is_shuffled: bool,
+        /// The seed of the random choices.
+        seed: u64 = 1,
     }
 }
 
@@ -65,71 +60,49 @@ pub struct Delivered {
     pub posts: BTreeMap<u16, u64>,
 }
 
-impl Control {
-    /// Returns the bodies of the webhooks about these changes. Each new answer, change of status and new theme has one
-    /// body. Each session of new answers has three: the study was sent, seen and submitted.
-    pub fn webhook_bodies(&self, summary: &ChangeSummary) -> Vec<String> {
-        let now_ms = self.now_ms();
-        let records = self.records(ListName::Responses, &summary.new_answers);
-        let surveys = self.by_id(ListName::Surveys);
-        let name_of = |id: &Value| surveys.get(&id.to_string()).map_or(Value::Null, |survey| survey["name"].clone());
-        let mut bodies = Vec::new();
-        let mut sessions: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
-        for (nth, record) in records.iter().enumerate() {
-            bodies.push(answer_submitted(nth, record, &name_of(&record["surveyId"])));
-            sessions.entry(text(&record["responseGroupUid"])).or_default().push(record);
-        }
-        for (nth, answers) in sessions.values().enumerate() {
-            let Some(first) = answers.first() else { continue };
-            let name = name_of(&first["surveyId"]);
-            bodies.push(sent_or_seen("sent", nth, first, &name));
-            bodies.push(sent_or_seen("seen", nth, first, &name));
-            bodies.push(study_submitted(answers));
-        }
-        for change in &summary.status_changes {
-            let survey = surveys.get(&change.survey.to_string());
-            bodies.push(status_changed(change.survey, &change.old_status, &change.status, survey));
-        }
-        for theme in self.records(ListName::Themes, &summary.new_themes) {
-            bodies.push(theme_identified(&theme, now_ms));
-        }
-        bodies.iter().map(Value::to_string).collect()
+/// Returns the bodies of the webhooks about these changes, as [`super::Control::webhook_bodies`] says. `records`
+/// returns the records of a list.
+pub(crate) fn bodies(summary: &ChangeSummary, now_ms: i64, records: impl Fn(ListName) -> Vec<Value>) -> Vec<String> {
+    let with_key = |list: ListName, keys: &[RowKey]| {
+        let wanted: HashSet<&RowKey> = keys.iter().collect();
+        let is_wanted = |record: &Value| {
+            let group = text(&record["responseGroupUid"]);
+            wanted.contains(&RowKey { group, question: record["questionId"].to_string() })
+        };
+        let all = if keys.is_empty() { Vec::new() } else { records(list) };
+        all.into_iter().filter(is_wanted).collect::<Vec<_>>()
+    };
+    let surveys: BTreeMap<String, Value> =
+        records(ListName::Surveys).into_iter().map(|survey| (survey["id"].to_string(), survey)).collect();
+    let name_of = |id: &Value| surveys.get(&id.to_string()).map_or(Value::Null, |survey| survey["name"].clone());
+    let answers = with_key(ListName::Responses, &summary.new_answers);
+    let mut bodies = Vec::new();
+    let mut sessions: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
+    for (nth, record) in answers.iter().enumerate() {
+        bodies.push(answer_submitted(nth, record, &name_of(&record["surveyId"])));
+        sessions.entry(text(&record["responseGroupUid"])).or_default().push(record);
     }
+    for (nth, answers) in sessions.values().enumerate() {
+        let Some(first) = answers.first() else { continue };
+        let name = name_of(&first["surveyId"]);
+        bodies.push(sent_or_seen("sent", nth, first, &name));
+        bodies.push(sent_or_seen("seen", nth, first, &name));
+        bodies.push(study_submitted(first, answers));
+    }
+    for change in &summary.status_changes {
+        let survey = surveys.get(&change.survey.to_string());
+        bodies.push(status_changed(change.survey, &change.old_status, &change.status, survey));
+    }
+    let themes = with_key(ListName::Themes, &summary.new_themes);
+    bodies.extend(themes.iter().map(|theme| theme_identified(theme, now_ms)));
+    bodies.iter().map(Value::to_string).collect()
+}
 
-    /// Returns the body of a test webhook.
-    pub fn test_body(&self) -> String {
-        let survey = self.by_id(ListName::Surveys).into_values().next().unwrap_or_default();
-        json!({"id": 1, "environmentId": ENVIRONMENT, "surveyId": survey["id"], "surveyName": survey["name"], "eventType": "TEST"})
-            .to_string()
-    }
-
-    /// Returns the records of a list that have one of these keys.
-    fn records(&self, list: ListName, keys: &[RowKey]) -> Vec<Value> {
-        let mut found = Vec::new();
-        if keys.is_empty() {
-            return found;
-        }
-        let wanted: std::collections::HashSet<&RowKey> = keys.iter().collect();
-        self.truth(list, |record| {
-            let Ok(value) = serde_json::from_str::<Value>(record) else { return };
-            let key = RowKey { group: text(&value["responseGroupUid"]), question: value["questionId"].to_string() };
-            if wanted.contains(&key) {
-                found.push(value);
-            }
-        });
-        found
-    }
-
-    /// Returns the records of a list, by the JSON text of their id.
-    fn by_id(&self, list: ListName) -> BTreeMap<String, Value> {
-        let mut found = BTreeMap::new();
-        self.truth(list, |record| {
-            if let Ok(value) = serde_json::from_str::<Value>(record) {
-                found.insert(value["id"].to_string(), value);
-            }
-        });
-        found
-    }
+/// Returns the body of a test webhook, about one of these surveys.
+pub(crate) fn test_body(surveys: Vec<Value>) -> String {
+    let survey = surveys.into_iter().min_by_key(|survey| survey["id"].to_string()).unwrap_or_default();
+    json!({"id": 1, "environmentId": ENVIRONMENT, "surveyId": survey["id"], "surveyName": survey["name"], "eventType": "TEST"})
+        .to_string()
 }
 
 /// Posts the bodies one after the other. The target says how many are lost or repeated, and if the order is random. A
@@ -147,9 +120,7 @@ pub async fn deliver(bodies: &[String], target: &WebhookTarget) -> Delivered {
         posts.extend(std::iter::repeat_n(body, times));
     }
     if target.is_shuffled {
-        for last in (1..posts.len()).rev() {
-            posts.swap(last, random.index(last + 1));
-        }
+        random.shuffle(&mut posts);
     }
     for body in posts {
         let status = timeout(ANSWER_WAIT, post(body, target)).await.ok().flatten().unwrap_or(0);
@@ -238,8 +209,7 @@ fn answer_submitted(nth: usize, record: &Value, survey_name: &Value) -> Value {
 }
 
 /// Builds the body about a submitted study with all its answers.
-fn study_submitted(answers: &[&Value]) -> Value {
-    let Some(first) = answers.first() else { return Value::Null };
+fn study_submitted(first: &Value, answers: &[&Value]) -> Value {
     let questions: Vec<Value> = (answers.iter().enumerate())
         .map(|(order, answer)| json!({"question": answer["questionText"], "response": in_a_text(&answer["response"]), "order": order}))
         .collect();

@@ -6,21 +6,19 @@ use axum::http::{StatusCode, Uri};
 
 use super::{
     super::{
-        faults::{EndMark, Faults, Order},
-        record_faults::RecordFault,
-        world::{Ordered, Position, Record, SurveyRow, Timeline, World, shuffled_order},
+        faults::{EndMark, Faults, Order, RecordFault},
+        world::{ListName, Ordered, Position, Row, World, shuffled_order},
     },
-    List, Reply, Service, lock,
+    Reply, Service, lock,
     page_token::PageToken,
     query::ListQuery,
-    reply::Delivery,
 };
 
 /// Maximum windows whose shuffled order is cached.
 const SHUFFLES_MAX: usize = 64;
 
 /// What a shuffled order depends on: a list, a range of creation time, a survey, and the version of the list's rows.
-type ShuffleKey = (List, Range<i64>, Option<i64>, u64);
+type ShuffleKey = (ListName, Range<i64>, Option<i64>, u64);
 
 /// The shuffled orders of the windows that were last requested.
 #[derive(Debug, Default)]
@@ -39,7 +37,7 @@ struct Page {
 
 impl Service {
     /// Answers a list call.
-    pub(super) async fn list(&self, list: List, uri: &Uri, faults: &Faults) -> Reply {
+    pub(super) async fn list(&self, list: ListName, uri: &Uri, faults: &Faults) -> Reply {
         if faults.missing_lists.iter().any(|name| uri.path().ends_with(name.as_str())) {
             return Reply::error(StatusCode::NOT_FOUND, "not found").struck_by("missing_lists");
         }
@@ -53,8 +51,8 @@ impl Service {
         self.pause((faults.latency.per_row_us * query.page_rows as u64).div_ceil(1000)).await;
         if faults.slow_pages.above_rows > 0 && query.page_rows > faults.slow_pages.above_rows {
             self.pause(faults.slow_pages.wait_ms).await;
-            if let Ok(status) = StatusCode::from_u16(faults.slow_pages.status) {
-                return Reply::error(status, "the request took too long").struck_by("slow_pages");
+            if faults.slow_pages.status > 0 {
+                return Reply::fault("slow_pages", faults.slow_pages.status, "the request took too long");
             }
         }
         let token = match self.read_token(&query, faults, uri.path()) {
@@ -70,9 +68,8 @@ impl Service {
         let Some(text) = query.token.as_deref() else { return Ok(None) };
         let is_dead = lock(&self.tokens).is_dead(text, &faults.dead_tokens, self.clock.elapsed_us());
         if is_dead || self.strikes("dead_tokens", path) {
-            // The settings allow only 400 to 599.
-            let status = StatusCode::from_u16(faults.dead_tokens.status).unwrap_or(StatusCode::BAD_REQUEST);
-            return Err(Box::new(Reply::error(status, "'cursor' has expired").struck_by("dead_tokens")));
+            let refusal = Reply::fault("dead_tokens", faults.dead_tokens.status, "'cursor' has expired");
+            return Err(Box::new(refusal));
         }
         let token = PageToken::decode(text, query.binding());
         token.map(Some).map_err(|message| Box::new(Reply::bad_request(message)))
@@ -84,35 +81,14 @@ impl Service {
         let repeated_rows =
             if token.is_some() && self.strikes("repeated_rows", path) { faults.repeated_rows.rows } else { 0 };
         let plan = PagePlan { query, token, faults, is_empty_page, repeated_rows, service: self, path };
-        let world: &World = &self.world();
-        let (filtered_by, asked_ms) = (query.filtered_by(faults), query.asked_ms(faults));
-        let page = match query.list {
-            List::Responses => {
-                let is_within = world.responses_within(filtered_by, asked_ms);
-                plan.page(
-                    &world.responses,
-                    |row| (query.flags.deleted || !row.is_deleted()) && is_within(row),
-                    |out, row| world.write_response(out, row, query.flags),
-                )
-            }
-            List::Themes => plan.page(&world.themes, |_| true, |out, row| world.write_theme(out, row)),
-            List::Surveys => {
-                let is_within = world.surveys_within(filtered_by, asked_ms);
-                let has_status = |row: &SurveyRow| row.status().is_some_and(|status| query.statuses.contains(&status));
-                plan.page(
-                    &world.surveys,
-                    |row| !faults.has_no_surveys && (query.statuses.is_empty() || has_status(row)) && is_within(row),
-                    |out, row| world.write_survey(out, row),
-                )
-            }
-        };
+        let page = plan.page(&self.world());
         let fault = match (is_empty_page, repeated_rows) {
             (true, _) => Some("empty_page"),
             (_, 1..) => Some("repeated_rows"),
             _ => None,
         };
         let reply = self.finish(page, query, faults, path);
-        Reply { fault: reply.fault.or(fault), ..reply }.with_fault(self.spoil(path, faults))
+        self.spoil(Reply { fault: reply.fault.or(fault), ..reply }, path, faults)
     }
 
     /// Adds the page token or the end mark to the page, and makes the reply. An empty page may become a 404. A page
@@ -157,29 +133,10 @@ impl Service {
         if is_looping { reply.struck_by("looping_cursor") } else { reply }
     }
 
-    /// Returns the fault that replaces the content of a reply or breaks its delivery; `None` if none strikes.
-    pub(super) fn spoil(&self, path: &str, faults: &Faults) -> Option<ReplyFault> {
-        let delivered = |name, delivery| Some(ReplyFault { name, content: None, delivery });
-        let content = |name, content_type, text: &'static str| {
-            Some(ReplyFault { name, content: Some((content_type, text)), delivery: Delivery::Whole })
-        };
-        if self.strikes("html", path) {
-            content("html", "text/html", "<!doctype html><title>Sign in</title><p>Please sign in.")
-        } else if self.strikes("no_data", path) {
-            content("no_data", "application/json", r#"{"cursor":null}"#)
-        } else if self.strikes("cut_body", path) {
-            delivered("cut_body", Delivery::Cut { sent_share: faults.cut_body.sent_share })
-        } else if self.strikes("hung_body", path) {
-            let fault = &faults.hung_body;
-            delivered("hung_body", Delivery::Hung { sent_share: fault.sent_share, silent_ms: fault.silent_ms })
-        } else {
-            None
-        }
-    }
-
     /// Returns the shuffled order of a window, from the cache if the rows have not changed.
-    fn shuffled<R: Record>(&self, query: &ListQuery, created_ms: &Range<i64>, rows: &Timeline<R>) -> Arc<Vec<u32>> {
-        let key = (query.list, created_ms.clone(), query.survey_id, rows.version());
+    fn shuffled(&self, query: &ListQuery, created_ms: &Range<i64>, world: &World) -> Arc<Vec<u32>> {
+        let rows = world.rows(query.list);
+        let key = (query.list, created_ms.clone(), query.survey_id, rows.version);
         let mut cache = lock(&self.shuffles);
         if let Some((_, order)) = cache.orders.iter().find(|(cached, _)| *cached == key) {
             return order.clone();
@@ -190,30 +147,6 @@ impl Service {
         }
         cache.orders.push((key, order.clone()));
         order
-    }
-}
-
-/// A fault that replaces the content of a reply, or breaks the delivery of its body.
-pub(super) struct ReplyFault {
-    name: &'static str,
-    /// The content type and the text that replace the body of the reply; `None` keeps the body.
-    content: Option<(&'static str, &'static str)>,
-    delivery: Delivery,
-}
-
-impl Reply {
-    /// Applies a fault to the reply; `None` returns the reply unchanged.
-    pub(super) fn with_fault(mut self, fault: Option<ReplyFault>) -> Reply {
-        let Some(fault) = fault else { return self };
-        self.fault = Some(fault.name);
-        self.delivery = fault.delivery;
-        if let Some((content_type, text)) = fault.content {
-            self.status = StatusCode::OK;
-            self.content_type = Some(content_type);
-            self.body = text.into();
-            self.rows = 0;
-        }
-        self
     }
 }
 
@@ -232,51 +165,60 @@ struct PagePlan<'a> {
 
 impl PagePlan<'_> {
     /// Renders the page's JSON up to the closing bracket of `data`. The caller adds the page token and the closing
-    /// brace. `is_visible` selects rows, and `write` appends the JSON of one row.
-    fn page<R: Record>(
-        &self,
-        rows: &Timeline<R>,
-        is_visible: impl Fn(&R) -> bool,
-        write: impl Fn(&mut Vec<u8>, &R),
-    ) -> Page {
-        let created_ms = self.query.created_ms(self.faults);
+    /// brace.
+    fn page(&self, world: &World) -> Page {
+        let query = self.query;
+        let created_ms = query.created_ms(self.faults);
         let order = self.faults.order;
         let shuffled = match order {
-            Order::Shuffled => self.service.shuffled(self.query, &created_ms, rows),
+            Order::Shuffled => self.service.shuffled(query, &created_ms, world),
             _ => Arc::default(),
         };
-        let ordered = Ordered::new(rows.span(created_ms, self.query.survey_id), order, shuffled);
+        let ordered = Ordered::new(world.rows(query.list).span(created_ms, query.survey_id), order, shuffled);
         let token = self.token.unwrap_or(PageToken { position: Position::Start, empty_pages_sent: 0 });
         if self.is_empty_page {
             let next = PageToken { empty_pages_sent: token.empty_pages_sent + 1, ..token };
             return Page { body: br#"{"data":[]"#.to_vec(), rows: 0, next: Some(next), record_fault: None };
         }
         let first = ordered.seek(token.position).saturating_sub(self.repeated_rows);
-        let mut visible = (first..ordered.len()).filter_map(|index| ordered.get(index)).filter(|row| is_visible(row));
-        let mut body =
-            Vec::with_capacity(self.query.flags.record_bytes_hint() * self.query.page_rows.min(ordered.len()) + 64);
+        let is_within = world.is_within(query.list, query.filtered_by(self.faults), query.asked_ms(self.faults));
+        let is_visible = |row: &&Row| self.is_listed(world, row) && is_within(row);
+        let mut visible = (first..ordered.len()).filter_map(|index| ordered.get(index)).filter(is_visible);
+        let mut body = Vec::with_capacity(query.flags.record_bytes_hint() * query.page_rows.min(ordered.len()) + 64);
         body.extend_from_slice(br#"{"data":["#);
         let (mut count, mut last, mut record_fault) = (0, None, None);
         let broken = &self.faults.broken_records;
-        for row in visible.by_ref().take(self.query.page_rows) {
+        for row in visible.by_ref().take(query.page_rows) {
             if count > 0 {
                 body.push(b',');
             }
             let begin = body.len();
-            write(&mut body, row);
-            if broken.created_ms.contains(&row.created_ms()) && self.path.starts_with(&broken.path) {
+            world.write(query.list, &mut body, row, query.flags);
+            if broken.created_ms.contains(&row.created_ms) && self.path.starts_with(&broken.path) {
                 record_fault = Some(broken.fault);
                 broken.fault.strike(&mut body, begin);
             }
             count += 1;
-            last = Some((row.created_ms(), row.serial()));
+            last = Some((row.created_ms, row.serial));
         }
         body.push(b']');
-        let last_page_has_token =
-            self.faults.trailing_empty_page || self.query.end_mark(self.faults) == EndMark::NotFound;
+        let last_page_has_token = self.faults.trailing_empty_page || query.end_mark(self.faults) == EndMark::NotFound;
         let has_more = visible.next().is_some() || (last_page_has_token && count > 0);
         let next = last.filter(|_| has_more).map(|(ms, serial)| PageToken::after(ms, serial, self.faults.ties));
         Page { body, rows: count, next, record_fault }
+    }
+
+    /// Returns true if the request lists such rows, whatever their times.
+    fn is_listed(&self, world: &World, row: &Row) -> bool {
+        let statuses = &self.query.statuses;
+        match self.query.list {
+            ListName::Responses => self.query.flags.deleted || row.deleted_ms.is_none(),
+            ListName::Themes => true,
+            ListName::Surveys => {
+                let is_asked = || world.status_of(row).is_some_and(|status| statuses.contains(&status));
+                !self.faults.has_no_surveys && (statuses.is_empty() || is_asked())
+            }
+        }
     }
 }
 

@@ -106,8 +106,8 @@ fn complete_or_part(upload: &str, headers: &HeaderMap, media: &Media) -> Reply {
         if upload.ends_with(|last: char| last.is_ascii_digit()) { "video/mp4" } else { "audio/mpeg; codecs=mp3" };
     let reply = Reply { content_type: Some(content_type), ..Reply::json(StatusCode::OK, content.clone()) };
     if media.is_gzip {
-        let extra = vec![(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"))];
-        return Reply { extra, body: gzip(&content), ..reply };
+        return Reply { body: gzip(&content), ..reply }
+            .with_header(header::CONTENT_ENCODING, Some(HeaderValue::from_static("gzip")));
     }
     if media.has_no_ranges {
         return reply;
@@ -117,36 +117,35 @@ fn complete_or_part(upload: &str, headers: &HeaderMap, media: &Media) -> Reply {
     let from =
         value(header::RANGE).and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-')?.parse::<usize>().ok());
     let from = from.filter(|_| value(header::IF_RANGE).is_none_or(|wanted| wanted == tag));
-    let header_value = |text: String| HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""));
-    let mut extra =
-        vec![(header::ETAG, header_value(tag.clone())), (header::ACCEPT_RANGES, header_value("bytes".to_owned()))];
-    match from {
-        None => Reply { extra, ..reply },
-        Some(from) if from >= content.len() => Reply::error(StatusCode::RANGE_NOT_SATISFIABLE, "no such range"),
-        Some(from) => {
-            let (from, to) = match media.range_answer {
-                RangeAnswer::Whole => (0, content.len()),
-                RangeAnswer::Earlier => (from.saturating_sub(1), content.len()),
-                RangeAnswer::Fewer => (from, content.len() - 1),
-                _ => (from, content.len()),
-            };
-            let length = match media.range_answer {
-                RangeAnswer::UnknownLength => "*".to_owned(),
-                _ => content.len().to_string(),
-            };
-            if media.range_answer != RangeAnswer::Unnamed {
-                let range = format!("bytes {from}-{}/{length}", to.saturating_sub(1));
-                extra.push((header::CONTENT_RANGE, header_value(range)));
-            }
-            let status = match media.range_answer {
-                RangeAnswer::Status200 => StatusCode::OK,
-                RangeAnswer::Status400 => return Reply::bad_request("no range, please"),
-                RangeAnswer::Status500 => return Reply::error(StatusCode::INTERNAL_SERVER_ERROR, "internal error"),
-                _ => StatusCode::PARTIAL_CONTENT,
-            };
-            Reply { extra, status, body: content.slice(from..to.max(from)), ..reply }
-        }
+    // An id from a path has no characters that a header does not allow.
+    let header_value = |text: String| HeaderValue::try_from(text).ok();
+    let named = reply
+        .with_header(header::ETAG, header_value(tag.clone()))
+        .with_header(header::ACCEPT_RANGES, header_value("bytes".to_owned()));
+    let Some(from) = from else { return named };
+    if from >= content.len() {
+        return Reply::error(StatusCode::RANGE_NOT_SATISFIABLE, "no such range");
     }
+    let complete = content.len();
+    let (from, to) = match media.range_answer {
+        RangeAnswer::Status400 => return Reply::bad_request("no range, please"),
+        RangeAnswer::Status500 => return Reply::error(StatusCode::INTERNAL_SERVER_ERROR, "internal error"),
+        RangeAnswer::Whole => (0, complete),
+        RangeAnswer::Earlier => (from.saturating_sub(1), complete),
+        RangeAnswer::Fewer => (from, complete - 1),
+        _ => (from, complete),
+    };
+    let range = match media.range_answer {
+        RangeAnswer::Unnamed => None,
+        RangeAnswer::UnknownLength => Some(format!("bytes {from}-{}/*", to.saturating_sub(1))),
+        _ => Some(format!("bytes {from}-{}/{complete}", to.saturating_sub(1))),
+    };
+    let status = match media.range_answer {
+        RangeAnswer::Status200 => StatusCode::OK,
+        _ => StatusCode::PARTIAL_CONTENT,
+    };
+    Reply { status, body: content.slice(from..to.max(from)), ..named }
+        .with_header(header::CONTENT_RANGE, range.and_then(header_value))
 }
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
 //! The service: answers one request with one reply.
 
-mod delivery;
 mod lists;
 mod media;
 mod page_token;
 mod purge;
 mod query;
-mod rate_limit;
 mod reply;
 mod strikes;
 mod users;
 
 use std::{
+    convert::Infallible,
+    io,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
     time::Duration,
 };
@@ -19,33 +19,46 @@ use std::{
 use axum::{
     body::{Body, Bytes, to_bytes},
     extract::{Request, State},
-    http::{HeaderMap, Method, StatusCode, Uri, header},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header},
     response::Response,
 };
+use futures::{StreamExt as _, stream};
 use tokio_util::sync::CancellationToken;
 
 pub use self::users::UpsertedUser;
 use self::{
-    lists::ShuffleCache, page_token::IssuedTokens, purge::PendingPurge, rate_limit::Bucket, reply::Reply,
-    strikes::Strikes, users::UserTable,
+    lists::ShuffleCache,
+    page_token::IssuedTokens,
+    purge::PendingPurge,
+    reply::{Reply, accepts_gzip, gzip},
+    strikes::{Bucket, Strikes},
+    users::UserTable,
 };
 use super::{
-    clock::Clock,
-    faults::{Auth, Faults, SurveysAt},
-    request_log::{RequestLog, Visit},
+    clock::{Clock, date_header},
+    faults::{Auth, BrokenBody, Faults, SurveysAt},
+    request_log::RequestLog,
     settings::Settings,
-    world::World,
+    world::{ListName, World},
 };
+
+/// Smaller bodies are not compressed.
+const GZIP_BYTES_MIN: usize = 512;
 
 /// Maximum bytes of a request's body.
 const REQUEST_BYTES_MAX: usize = 4 << 20;
 
-/// The lists that the service exports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum List {
-    Responses,
-    Surveys,
-    Themes,
+/// A request that is being answered. Dropping the value completes the log entry, however the answer ended.
+#[derive(Debug)]
+pub(crate) struct Visit {
+    pub(crate) service: Arc<Service>,
+    pub(crate) seq: u64,
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.service.log.complete(self.seq, self.service.clock.elapsed_us());
+    }
 }
 
 /// The state of the service, which all requests share.
@@ -103,9 +116,9 @@ impl Service {
 
     /// Replaces the faults. A schedule that differs from the old one counts from the beginning. A changed rate limit
     /// starts with a full bucket.
-    pub(crate) fn set_faults(&self, faults: Faults) {
+    pub(crate) fn set_faults(&self, mut faults: Faults) {
         let mut current = lock(&self.faults);
-        lock(&self.strikes).forget_changed(&current, &faults);
+        lock(&self.strikes).forget_changed(Arc::make_mut(&mut current), &mut faults);
         lock(&self.bucket).reset_if_changed(&current.rate_limit, &faults.rate_limit);
         *current = Arc::new(faults);
     }
@@ -141,12 +154,13 @@ impl Service {
         if let Some(upload) = media::upload_at(uri.path()).filter(|_| faults.media.is_served) {
             let struck = self.strike(&faults, uri.path());
             let reply = struck.unwrap_or_else(|| media::answer(upload, method, uri, headers, &faults.media));
-            return reply.with_fault(self.spoil(uri.path(), &faults));
+            return self.spoil(reply, uri.path(), &faults);
         }
         if !self.is_authorised(headers, uri.path(), faults.auth) {
             return Reply::empty(StatusCode::FORBIDDEN);
         }
-        if let Some(refusal) = self.refuse(&faults, uri.path()) {
+        let refusal = self.limit_rate(&faults.rate_limit).or_else(|| self.strike(&faults, uri.path()));
+        if let Some(refusal) = refusal {
             return refusal;
         }
         let Ok(body) = to_bytes(body, REQUEST_BYTES_MAX).await else {
@@ -158,10 +172,10 @@ impl Service {
     /// Answers a request by its path and method.
     async fn route(&self, method: &Method, uri: &Uri, body: Bytes, faults: &Faults) -> Reply {
         let list = match uri.path() {
-            "/v1/responses" => Some(List::Responses),
-            "/v1/surveys" if faults.surveys_at != SurveysAt::Studies => Some(List::Surveys),
-            "/v1/studies" if faults.surveys_at != SurveysAt::Surveys => Some(List::Surveys),
-            "/v1/themes" => Some(List::Themes),
+            "/v1/responses" => Some(ListName::Responses),
+            "/v1/surveys" if faults.surveys_at != SurveysAt::Studies => Some(ListName::Surveys),
+            "/v1/studies" if faults.surveys_at != SurveysAt::Surveys => Some(ListName::Surveys),
+            "/v1/themes" => Some(ListName::Themes),
             _ => None,
         };
         let is_read = matches!(*method, Method::GET | Method::HEAD);
@@ -201,5 +215,63 @@ pub(crate) async fn handle(State(service): State<Arc<Service>>, request: Request
         let host = parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
         reply.body = media::with_links(&reply.body, media, host.or(parts.uri.host()).unwrap_or_default());
     }
-    delivery::respond(reply, visit, &parts.method, &parts.headers)
+    respond(reply, visit, &parts.method, &parts.headers)
+}
+
+/// Makes the HTTP response and logs its status. When the body was sent or dropped, `visit` is dropped, and the log
+/// entry is completed.
+fn respond(mut reply: Reply, visit: Visit, method: &Method, headers: &HeaderMap) -> Response {
+    let service = &visit.service;
+    let faults = service.faults();
+    if faults.byte_order_mark && !reply.body.is_empty() {
+        reply.body = Bytes::from([b"\xef\xbb\xbf", reply.body.as_ref()].concat());
+    }
+    let is_gzip = accepts_gzip(headers) && faults.gzip && reply.body.len() >= GZIP_BYTES_MIN;
+    let body = if is_gzip { gzip(&reply.body) } else { reply.body };
+    service.log.answer(visit.seq, reply.status.as_u16(), reply.rows, body.len() as u64, reply.fault);
+
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = reply.status;
+    let head = response.headers_mut();
+    head.insert(header::DATE, date_header(service.clock.now_ms()));
+    head.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+    if let Some(content_type) = reply.content_type {
+        head.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    }
+    if is_gzip {
+        head.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    for (name, value) in reply.headers {
+        head.insert(name, value);
+    }
+    if method != Method::HEAD {
+        *response.body_mut() = match reply.broken {
+            None => whole(body, visit),
+            Some(fault) => broken(body, &fault, visit),
+        };
+    }
+    response
+}
+
+/// Builds a body that is sent in one piece. `visit` is dropped with the body.
+fn whole(body: Bytes, visit: Visit) -> Body {
+    let pieces = stream::iter((!body.is_empty()).then_some(Ok::<_, Infallible>(body)));
+    Body::from_stream(pieces.map(move |piece| {
+        let _kept_until_the_body_is_dropped = &visit;
+        piece
+    }))
+}
+
+/// Builds a body that sends only a share of its bytes, pauses, and closes the connection with an error.
+fn broken(body: Bytes, fault: &BrokenBody, visit: Visit) -> Body {
+    let silent_ms = fault.silent_ms;
+    // At least one byte is missing, so that the body is shorter than `Content-Length` says.
+    let sent = ((body.len() as f64 * fault.sent_share.clamp(0.0, 1.0)) as usize).min(body.len().saturating_sub(1));
+    let part = body.slice(..sent);
+    let first = stream::iter((!part.is_empty()).then_some(Ok(part)));
+    let rest = stream::once(async move {
+        visit.service.pause(silent_ms).await;
+        Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the sandbox breaks this body on purpose"))
+    });
+    Body::from_stream(first.chain(rest))
 }

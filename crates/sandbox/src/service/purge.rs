@@ -86,17 +86,10 @@ impl Service {
             user_ids.extend(request.emails.iter().flat_map(|email| users.ids_of_email(email)));
         }
         let world = self.world();
-        let visitor_named = |text: &str, is_named: &dyn Fn(&Visitor) -> bool| {
-            Visitor::number_in(text).and_then(|number| world.visitor(number)).filter(is_named)
-        };
-        for id in request.user_ids.iter().chain(&user_ids) {
-            let found = visitor_named(id, &|visitor| visitor.external_user_id().as_ref() == Some(id));
-            found.into_iter().for_each(|visitor| named.add(visitor));
-        }
-        for email in &request.emails {
-            let found = visitor_named(email, &|visitor| visitor.email().as_ref() == Some(email));
-            found.into_iter().for_each(|visitor| named.add(visitor));
-        }
+        let by_id = request.user_ids.iter().chain(&user_ids);
+        let by_id = by_id.filter_map(|id| world.visitor_named(id, Visitor::external_user_id));
+        let by_email = request.emails.iter().filter_map(|email| world.visitor_named(email, Visitor::email));
+        by_id.chain(by_email).for_each(|visitor| named.add(visitor));
         if !uuids.is_empty() {
             let found = world.visitors().filter(|visitor| uuids.contains(&visitor.uuid));
             found.for_each(|visitor| named.add(visitor));

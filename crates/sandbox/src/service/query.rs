@@ -4,14 +4,10 @@ use std::ops::Range;
 
 use axum::{extract::Query, http::Uri};
 
-use super::{
-    super::{
-        faults::{EndMark, Faults, StatusSpelling},
-        filtered_by::FilteredBy,
-        random::mix,
-        world::{Flags, Status},
-    },
-    List,
+use super::super::{
+    faults::{EndMark, Faults, FilteredBy, StatusSpelling},
+    random::mix,
+    world::{Flags, ListName, Status},
 };
 
 /// The contract's largest `limit`.
@@ -20,7 +16,7 @@ const LIMIT_MAX: usize = 1000;
 /// The parsed query of a list call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ListQuery {
-    pub(crate) list: List,
+    pub(crate) list: ListName,
     start_ms: Option<i64>,
     end_ms: Option<i64>,
     pub(crate) survey_id: Option<i64>,
@@ -34,7 +30,7 @@ pub(crate) struct ListQuery {
 impl ListQuery {
     /// Parses the query of a call of `list`. Some faults change which parameters are accepted. An error is the message
     /// for a response with status 400.
-    pub(crate) fn parse(list: List, uri: &Uri, faults: &Faults) -> Result<Self, String> {
+    pub(crate) fn parse(list: ListName, uri: &Uri, faults: &Faults) -> Result<Self, String> {
         let Ok(Query(pairs)) = Query::<Vec<(String, String)>>::try_from_uri(uri) else {
             return Err("the query cannot be read".into());
         };
@@ -65,7 +61,7 @@ impl ListQuery {
             }
             query.statuses.clear();
         }
-        if list == List::Surveys && query.statuses.is_empty() {
+        if list == ListName::Surveys && query.statuses.is_empty() {
             let listed = |status: &Status| faults.default_statuses.iter().any(|name| name == status.name());
             query.statuses.extend(Status::ALL.into_iter().filter(listed));
         }
@@ -77,8 +73,8 @@ impl ListQuery {
 
     /// Stores one parameter. Returns false if the list has no parameter of this name. Fails if the value is invalid.
     fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
-        let has_survey = self.list != List::Surveys;
-        let has_limit = self.list != List::Themes;
+        let has_survey = self.list != ListName::Surveys;
+        let has_limit = self.list != ListName::Themes;
         match name {
             "start" => self.start_ms = Some(integer(name, value)?),
             "end" => self.end_ms = Some(integer(name, value)?),
@@ -89,10 +85,9 @@ impl ListQuery {
                 self.page_rows = (value.parse().ok().filter(|rows| (1..=LIMIT_MAX).contains(rows)))
                     .ok_or_else(|| format!("'limit' must be an integer from 1 to {LIMIT_MAX}"))?;
             }
-            "status" | "status[]" if self.list == List::Surveys => {
+            "status" | "status[]" if self.list == ListName::Surveys => {
                 for name in value.split(',') {
-                    let status = Status::ALL.into_iter().find(|status| status.name() == name);
-                    self.statuses.push(status.ok_or_else(|| format!("unknown status '{name}'"))?);
+                    self.statuses.push(Status::named(name).ok_or_else(|| format!("unknown status '{name}'"))?);
                 }
             }
             _ => return self.set_flag(name, value),
@@ -104,7 +99,7 @@ impl ListQuery {
     /// boolean.
     fn set_flag(&mut self, name: &str, value: &str) -> Result<bool, String> {
         let flag = match name {
-            _ if self.list != List::Responses => return Ok(false),
+            _ if self.list != ListName::Responses => return Ok(false),
             "with_snapshots" => &mut self.flags.snapshots,
             "with_urls" => &mut self.flags.urls,
             "with_meta" => &mut self.flags.meta,
@@ -118,15 +113,15 @@ impl ListQuery {
 
     /// Returns how the service marks the last page of this list.
     pub(crate) fn end_mark(&self, faults: &Faults) -> EndMark {
-        faults.themes_end_mark.filter(|_| self.list == List::Themes).unwrap_or(faults.end_mark)
+        faults.themes_end_mark.filter(|_| self.list == ListName::Themes).unwrap_or(faults.end_mark)
     }
 
     /// Returns the time of a row that `start` and `end` of this list filter by.
     pub(crate) fn filtered_by(&self, faults: &Faults) -> FilteredBy {
         match self.list {
-            List::Responses => faults.responses_filtered_by,
-            List::Surveys => faults.surveys_filtered_by,
-            List::Themes => FilteredBy::Created,
+            ListName::Responses => faults.responses_filtered_by,
+            ListName::Surveys => faults.surveys_filtered_by,
+            ListName::Themes => FilteredBy::Created,
         }
     }
 
@@ -142,7 +137,7 @@ impl ListQuery {
     /// Returns `start` and `end` as a half-open range of the time that they filter by. The range includes both, unless
     /// `exclusive_start` or `exclusive_end` is set. `theme_lag_ms` moves the range of themes.
     pub(crate) fn asked_ms(&self, faults: &Faults) -> Range<i64> {
-        let lag_ms = if self.list == List::Themes { faults.theme_lag_ms } else { 0 };
+        let lag_ms = if self.list == ListName::Themes { faults.theme_lag_ms } else { 0 };
         let later = |at_ms: i64, by_one: bool| at_ms.saturating_add(lag_ms).saturating_add(i64::from(by_one));
         let start = self.start_ms.map_or(i64::MIN, |start| later(start, faults.exclusive_start));
         let end = self.end_ms.map_or(i64::MAX, |end| later(end, !faults.exclusive_end));
@@ -185,7 +180,7 @@ fn integer(name: &str, value: &str) -> Result<i64, String> {
 mod tests {
     use super::*;
 
-    fn parse(list: List, query: &str) -> Result<ListQuery, String> {
+    fn parse(list: ListName, query: &str) -> Result<ListQuery, String> {
         let uri = format!("/v1/x?{query}").parse().unwrap();
         ListQuery::parse(list, &uri, &Faults::default())
     }
@@ -204,15 +199,15 @@ mod tests {
             ("with_url=true", "unknown parameter 'with_url'"),
             ("status=NEW", "unknown parameter 'status'"),
         ] {
-            assert_eq!(parse(List::Responses, query), Err(message.to_owned()), "{query}");
+            assert_eq!(parse(ListName::Responses, query), Err(message.to_owned()), "{query}");
         }
-        assert_eq!(parse(List::Themes, "limit=5"), Err("unknown parameter 'limit'".to_owned()));
-        assert_eq!(parse(List::Surveys, "status=NEW,GONE"), Err("unknown status 'GONE'".to_owned()));
+        assert_eq!(parse(ListName::Themes, "limit=5"), Err("unknown parameter 'limit'".to_owned()));
+        assert_eq!(parse(ListName::Surveys, "status=NEW,GONE"), Err("unknown status 'GONE'".to_owned()));
     }
 
     #[test]
     fn a_token_is_bound_to_all_but_the_page_size() {
-        let binding = |query: &str| parse(List::Responses, query).unwrap().binding();
+        let binding = |query: &str| parse(ListName::Responses, query).unwrap().binding();
         assert_eq!(binding("start=1&limit=5"), binding("limit=1000&start=1&cursor=abc"));
         let different =
             ["", "start=1", "end=1", "sid=1", "with_meta=true", "with_urls=true", "start=1&end=1"].map(binding);

@@ -1,18 +1,13 @@
 //! Answers requests about users. An upserted user can be read after a delay. Generated visitors can be read too.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
-    super::{
-        faults::Faults,
-        json_text::{TimeStyle, push_time},
-        random::uuid_of,
-        world::Visitor,
-    },
+    super::{faults::Faults, json_text::Time, random::uuid_of, world::Visitor},
     Reply, Service, lock,
 };
 
@@ -25,7 +20,7 @@ const USER_PURPOSE: u64 = 0x0005_E4ED;
 /// Upserted users by their id.
 #[derive(Debug, Default)]
 pub(crate) struct UserTable {
-    users: HashMap<String, StoredUser>,
+    users: BTreeMap<String, StoredUser>,
     /// The number of the next new user. A purge does not free a number, because the user's id is made from it.
     next_number: u64,
 }
@@ -91,7 +86,7 @@ struct UserRecord<'a> {
     id: String,
     external_user_id: &'a str,
     created_at: Value,
-    attributes: &'a Map<String, Value>,
+    attributes: Map<String, Value>,
     events: Vec<EventRecord<'a>>,
 }
 
@@ -114,20 +109,6 @@ impl UserTable {
         self.users.contains_key(id)
     }
 
-    /// Returns all upserted users, in the order of their ids.
-    pub(crate) fn upserted(&self) -> Vec<UpsertedUser> {
-        let shown = |(user_id, user): (&String, &StoredUser)| UpsertedUser {
-            user_id: user_id.clone(),
-            upserts: user.upserts,
-            email: user.email.clone(),
-            attributes: user.attributes.clone(),
-            events: user.events.iter().map(|(event, counted)| (event.clone(), counted.count)).collect(),
-        };
-        let mut users: Vec<UpsertedUser> = self.users.iter().map(shown).collect();
-        users.sort_by(|left, right| left.user_id.cmp(&right.user_id));
-        users
-    }
-
     pub(crate) fn remove(&mut self, ids: &[String]) {
         self.users.retain(|id, _| !ids.contains(id));
     }
@@ -136,7 +117,7 @@ impl UserTable {
 impl Service {
     /// Answers an upsert. Stores the user and merges the upsert with earlier ones; refuses an invalid upsert. The fault
     /// `lost_answer` stores the user but answers with an error.
-    pub(super) fn upsert_user(&self, body: &[u8], faults: &Faults) -> Reply {
+    pub(crate) fn upsert_user(&self, body: &[u8], faults: &Faults) -> Reply {
         let upsert: Upsert = match serde_json::from_slice(body) {
             Ok(upsert) => upsert,
             Err(error) => return Reply::bad_request(&error.to_string()),
@@ -166,21 +147,21 @@ impl Service {
         }
         drop(table);
         if self.strikes("lost_answer", "/v2/users") {
-            // The settings allow only 400 to 599.
-            let status = StatusCode::from_u16(faults.lost_answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            return Reply::error(status, "internal error").struck_by("lost_answer");
+            return Reply::fault("lost_answer", faults.lost_answer.status, "internal error");
         }
         Reply::json(StatusCode::ACCEPTED, "{}")
     }
 
-    /// Upserts a user without an HTTP request and without a log entry. Returns the status of the answer.
-    pub(crate) fn upsert_directly(&self, body: &[u8]) -> u16 {
-        self.upsert_user(body, &self.faults()).status.as_u16()
-    }
-
     /// Returns all upserted users, in the order of their ids.
     pub(crate) fn upserted_users(&self) -> Vec<UpsertedUser> {
-        lock(&self.users).upserted()
+        let shown = |(user_id, user): (&String, &StoredUser)| UpsertedUser {
+            user_id: user_id.clone(),
+            upserts: user.upserts,
+            email: user.email.clone(),
+            attributes: user.attributes.clone(),
+            events: user.events.iter().map(|(event, counted)| (event.clone(), counted.count)).collect(),
+        };
+        lock(&self.users).users.iter().map(shown).collect()
     }
 
     /// Answers a read of one user: the generated visitor with this user id, merged with the upserted user. If both have
@@ -188,22 +169,22 @@ impl Service {
     /// neither.
     pub(super) fn read_user(&self, encoded_id: &str, faults: &Faults) -> Reply {
         let id = percent_decoded(encoded_id);
-        let visitor = self.visitor_of_user(&id);
         let now_us = self.clock.elapsed_us();
         let stored = lock(&self.users).users.get(&id).filter(|user| user.visible_us <= now_us).cloned();
         let world = self.world();
-        let (generated, seed, start_ms) = (visitor.as_ref().map(attributes_of), world.seed, world.start_ms);
+        let visitor = world.visitor_named(&id, Visitor::external_user_id);
         if stored.is_none() && visitor.is_none() {
             return Reply::error(StatusCode::NOT_FOUND, "user not found");
         }
         let stored = stored.unwrap_or_default();
-        let mut attributes = generated.unwrap_or_default();
-        attributes.extend(stored.attributes.clone());
-        attributes.extend(stored.email.clone().map(|email| ("email".to_owned(), Value::from(email))));
-        let uuid = visitor.map_or_else(|| uuid_of(seed ^ USER_PURPOSE, stored.number), |visitor| visitor.uuid);
+        let generated = visitor.and_then(|visitor| serde_json::to_value(visitor.attributes()).ok());
+        let mut attributes = generated.and_then(|value| value.as_object().cloned()).unwrap_or_default();
+        attributes.extend(stored.attributes);
+        attributes.extend(stored.email.map(|email| ("email".to_owned(), Value::from(email))));
+        let uuid = visitor.map_or_else(|| uuid_of(world.seed ^ USER_PURPOSE, stored.number), |visitor| visitor.uuid);
         let time = |at_ms: i64| {
             if faults.iso_user_times {
-                Value::from(iso_text(at_ms))
+                serde_json::json!(Time::from(at_ms))
             } else if faults.user_times_in_seconds {
                 Value::from(at_ms.div_euclid(1000))
             } else {
@@ -213,8 +194,8 @@ impl Service {
         let record = UserRecord {
             id: uuid::Uuid::from_u128(uuid).to_string(),
             external_user_id: &id,
-            created_at: time(visitor.map_or(stored.created_ms, |visitor| visitor.created_ms(start_ms))),
-            attributes: &attributes,
+            created_at: time(visitor.map_or(stored.created_ms, |visitor| visitor.created_ms(world.start_ms))),
+            attributes,
             events: (stored.events.iter())
                 .map(|(event, counted)| EventRecord {
                     event,
@@ -226,25 +207,6 @@ impl Service {
         };
         Reply::json(StatusCode::OK, serde_json::to_vec(&record).unwrap_or_default())
     }
-
-    /// Returns the generated visitor with this user id; `None` if there is none or the visitor vanished.
-    pub(super) fn visitor_of_user(&self, id: &str) -> Option<Visitor> {
-        let visitor = self.world().visitor(Visitor::number_in(id)?)?;
-        (visitor.external_user_id().as_deref() == Some(id)).then_some(visitor)
-    }
-}
-
-fn iso_text(at_ms: i64) -> String {
-    let mut text = Vec::new();
-    push_time(&mut text, at_ms, TimeStyle::Millis);
-    // A JSON string of ASCII.
-    String::from_utf8_lossy(&text).trim_matches('"').to_owned()
-}
-
-fn attributes_of(visitor: &Visitor) -> Map<String, Value> {
-    let mut text = Vec::new();
-    visitor.write_attributes(&mut text);
-    serde_json::from_slice(&text).unwrap_or_default()
 }
 
 /// Checks an upsert by the contract. The error is the message for a response with status 400.

@@ -3,15 +3,12 @@
 //! A skipped question has a null answer, an empty answer or no row, as at the service. This module generates null and
 //! empty answers; `World::answer_survey` leaves out rows.
 
-use std::fmt::Write as _;
-
 use super::{
     super::{
-        json_text::{TimeStyle, push_time, quoted},
+        json_text::{Time, json_of},
         random::{Random, uuid_of},
     },
-    kinds::Kind,
-    surveys::Question,
+    surveys::{Kind, Question},
     words,
 };
 
@@ -34,13 +31,13 @@ pub(crate) fn draw(question: &Question, at_ms: i64, random: &mut Random) -> Stri
         Kind::Open => match random.below(100) {
             0..3 => null(),
             3..8 => r#""response":"""#.to_owned(),
-            _ => format!(r#""response":{}"#, quoted(&words::free_text(random))),
+            _ => format!(r#""response":{}"#, json_of(&words::free_text(random))),
         },
         Kind::MultipleChoice if random.percent(3) => null(),
         Kind::MultipleChoice => {
             let index = random.index(question.options.len());
             let option = question.options.get(index).copied().unwrap_or_default();
-            format!(r#""response":{},"selectedIndexes":{index}"#, quoted(option))
+            format!(r#""response":{},"selectedIndexes":{index}"#, json_of(option))
         }
         Kind::MultipleSelect => multiple_select(question, random),
         Kind::Matrix => matrix(question, random),
@@ -63,12 +60,12 @@ fn multiple_select(question: &Question, random: &mut Random) -> String {
     }
     let chosen: Vec<(usize, &str)> =
         (question.options.iter().copied().enumerate()).filter(|_| random.percent(40)).collect();
-    let list = format!("[{}]", joined(chosen.iter().map(|(_, option)| quoted(option))));
+    let list = format!("[{}]", joined(chosen.iter().map(|(_, option)| json_of(option))));
     let indexes = joined(chosen.iter().map(|(at, _)| at.to_string()));
     let response = match (random.below(10), chosen.as_slice()) {
-        (0..2, [(_, only)]) => quoted(only),
+        (0..2, [(_, only)]) => json_of(only),
         (0..4, _) => list,
-        _ => quoted(&list),
+        _ => json_of(&list),
     };
     format!(r#""response":{response},"selectedIndexes":[{indexes}]"#)
 }
@@ -78,9 +75,9 @@ fn matrix(question: &Question, random: &mut Random) -> String {
     let cells = question.options.iter().map(|row| {
         let cell = match question.columns {
             columns if columns.is_empty() || random.percent(5) => "null".to_owned(),
-            columns => quoted(random.pick::<&str>(columns)),
+            columns => json_of(random.pick::<&str>(columns)),
         };
-        format!("{}:{cell}", quoted(row))
+        format!("{}:{cell}", json_of(row))
     });
     format!(r#""response":{{{}}}"#, joined(cells))
 }
@@ -89,7 +86,7 @@ fn matrix(question: &Question, random: &mut Random) -> String {
 fn rank_order(question: &Question, random: &mut Random) -> String {
     let mut ranks: Vec<usize> = (1..=question.options.len()).collect();
     random.shuffle(&mut ranks);
-    let pairs = question.options.iter().zip(ranks).map(|(option, rank)| format!("{}:{rank}", quoted(option)));
+    let pairs = question.options.iter().zip(ranks).map(|(option, rank)| format!("{}:{rank}", json_of(option)));
     format!(r#""response":{{{}}}"#, joined(pairs))
 }
 
@@ -109,7 +106,7 @@ fn max_diff(question: &Question, random: &mut Random) -> String {
                 at if at == right => r#""right""#,
                 _ => "null",
             };
-            format!(r#"{{"id":{id},"option":{},"selected":{selected}}}"#, quoted(option))
+            format!(r#"{{"id":{id},"option":{},"selected":{selected}}}"#, json_of(option))
         });
         format!("[{}]", joined(items))
     });
@@ -131,26 +128,21 @@ pub(crate) fn another(question: &Question, current: &str, at_ms: i64, random: &m
 fn refreshed_transcript(answer: &str, random: &mut Random) -> Option<String> {
     let (head, rest) = answer.split_once(r#""transcription":"#)?;
     let (_, tail) = rest.rsplit_once(r#","updatedAt":"#)?;
-    Some(format!(r#"{head}"transcription":{},"updatedAt":{tail}"#, quoted(&words::free_text(random))))
+    Some(format!(r#"{head}"transcription":{},"updatedAt":{tail}"#, json_of(&words::free_text(random))))
 }
 
 /// Draws a recording of video or audio, with a transcript.
-pub(crate) fn video(at_ms: i64, random: &mut Random) -> String {
+fn video(at_ms: i64, random: &mut Random) -> String {
     let upload = uuid::Uuid::from_u128(uuid_of(random.next(), 1));
     let media = if random.percent(60) { "video" } else { "audio" };
-    let mut updated_at = Vec::new();
-    push_time(&mut updated_at, at_ms + random.between(1000, 90_000), TimeStyle::Millis);
-    let mut text = String::new();
-    // Writing to a string cannot fail.
-    let _ = write!(
-        text,
+    let updated_at = Time::from(at_ms + random.between(1000, 90_000));
+    format!(
         r#""response":{{"downloadUrl":"https://media.example.com/{upload}/download","duration":{}.{},"mediaType":"{media}","transcription":{},"updatedAt":{},"uploadId":"{upload}","videoUrl":"https://media.example.com/{upload}.m3u8"}}"#,
         random.between(2, 180),
         random.below(10),
-        quoted(&words::free_text(random)),
-        String::from_utf8_lossy(&updated_at),
-    );
-    text
+        json_of(&words::free_text(random)),
+        json_of(&updated_at),
+    )
 }
 
 fn joined(parts: impl Iterator<Item = String>) -> String {

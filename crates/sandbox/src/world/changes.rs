@@ -6,8 +6,10 @@ use std::collections::HashSet;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    super::random::Random, NOT_DELETED, PLANTED, Record, ResponseRow, Status, World, answers, generate::moment_between,
-    kinds::Kind, surveys::Question, vanish::VisitorSet,
+    super::random::Random,
+    Row, RowKey, Status, VisitorSet, World, answers,
+    generate::moment_between,
+    surveys::{Kind, Question},
 };
 
 const HOUR_MS: i64 = 3_600_000;
@@ -15,71 +17,41 @@ const HOUR_MS: i64 = 3_600_000;
 /// rows change.
 const DRAWS_PER_TARGET_MAX: u64 = 200;
 
-/// How many changes of each kind to make.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ChangeRequest {
-    /// The seed of the random choices.
-    pub seed: u64,
-    /// Number of new answers. Their times are between the latest answers and the service's current time.
-    pub new_answers: u64,
-    /// Number of answers whose content changes. About half of these answers get a new `updatedAt`. Recordings get a new
-    /// transcript.
-    pub edits: u64,
-    /// Number of answers that are soft-deleted. About half of these answers get a new `updatedAt`.
-    pub soft_deletes: u64,
-    /// Number of visitors who vanish with all their rows.
-    pub vanish_visitors: u64,
-    /// The half-open range of creation times whose responses vanish.
-    pub vanish_window_ms: Option<(i64, i64)>,
-    /// Number of answers that arrive now with a creation time in the past.
-    pub late: u64,
-    /// Maximum age of the start of a session of late answers, in hours; the minimum age is one hour. Default 48.
-    pub late_hours: u32,
-    /// Number of changes of a survey's status.
-    pub status_changes: u64,
-    /// Number of questions that get a new text. Existing answers keep the old text.
-    pub question_edits: u64,
-    /// Number of themes whose name and description change, on all rows of the theme.
-    pub theme_edits: u64,
-    /// Number of new themes on random answers, which may have themes already.
-    pub new_themes: u64,
-    /// Maximum age in milliseconds of the rows that are edited or soft-deleted. Each visitor who vanishes has at least
-    /// one row of this age. `None` for any age.
-    pub within_ms: Option<i64>,
-    /// The new status of surveys. Surveys that are IN_PROGRESS change first. By default random surveys get a random
-    /// other status.
-    pub status_to: Option<Status>,
-}
-
-impl Default for ChangeRequest {
-    fn default() -> Self {
-        Self {
-            seed: 1,
-            new_answers: 0,
-            edits: 0,
-            soft_deletes: 0,
-            vanish_visitors: 0,
-            vanish_window_ms: None,
-            late: 0,
-            late_hours: 48,
-            status_changes: 0,
-            question_edits: 0,
-            theme_edits: 0,
-            new_themes: 0,
-            within_ms: None,
-            status_to: None,
-        }
+with_defaults! {
+    /// How many changes of each kind to make.
+    pub struct ChangeRequest {
+        /// The seed of the random choices.
+        seed: u64 = 1,
+        /// Number of new answers. Their times are between the latest answers and the service's current time.
+        new_answers: u64,
+        /// Number of answers whose content changes. About half of these answers get a new `updatedAt`. Recordings get a
+        /// new transcript.
+        edits: u64,
+        /// Number of answers that are soft-deleted. About half of these answers get a new `updatedAt`.
+        soft_deletes: u64,
+        /// Number of visitors who vanish with all their rows.
+        vanish_visitors: u64,
+        /// The half-open range of creation times whose responses vanish.
+        vanish_window_ms: Option<(i64, i64)>,
+        /// Number of answers that arrive now with a creation time in the past.
+        late: u64,
+        /// Maximum age of the start of a session of late answers, in hours; the minimum age is one hour. Default 48.
+        late_hours: u32 = 48,
+        /// Number of changes of a survey's status.
+        status_changes: u64,
+        /// Number of questions that get a new text. Existing answers keep the old text.
+        question_edits: u64,
+        /// Number of themes whose name and description change, on all rows of the theme.
+        theme_edits: u64,
+        /// Number of new themes on random answers, which may have themes already.
+        new_themes: u64,
+        /// Maximum age in milliseconds of the rows that are edited or soft-deleted. Each visitor who vanishes has at
+        /// least one row of this age. `None` for any age.
+        within_ms: Option<i64>,
+        /// The new status of surveys. Surveys that are IN_PROGRESS change first. By default random surveys get a random
+        /// other status.
+        status_to: Option<Status>,
     }
-}
-
-/// The key of a response.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct RowKey {
-    /// `responseGroupUid`
-    pub group: String,
-    /// `questionId`, as JSON text
-    pub question: String,
 }
 
 /// A survey's change of status.
@@ -132,14 +104,14 @@ impl World {
         self.answered_until_ms = since_ms.max(now_ms);
         // New answers are neither edited nor soft-deleted. An edited answer is not soft-deleted. Any answer may vanish.
         let mut touched: HashSet<u32> =
-            self.responses.iter().map(Record::serial).filter(|serial| *serial > last_serial).collect();
+            self.responses.iter().map(|row| row.serial).filter(|serial| *serial > last_serial).collect();
         let targets =
             self.draw_rows(request.edits, request.within_ms, now_ms, &mut touched, &mut random, World::is_editable);
         self.edit_answers(&targets, now_ms, &mut random, &mut summary);
         let targets =
             self.draw_rows(request.soft_deletes, request.within_ms, now_ms, &mut touched, &mut random, |_, row| {
                 // A planted row is sent as its exact text, which would not show the deletion.
-                row.session != PLANTED && !row.is_deleted()
+                !row.is_planted() && row.deleted_ms.is_none()
             });
         summary.soft_deletes = self.soft_delete(&targets, now_ms, &mut random);
         self.vanish(request, now_ms, &mut random, &mut summary);
@@ -169,14 +141,15 @@ impl World {
             row.updated_ms = row.updated_ms.min(now_ms);
             row.serial = self.take_serial();
         }
-        let keys = rows.iter().map(|row| self.key_of(row.session, row.wording)).collect();
+        let keys = self.keys_of(&rows);
         self.responses.change(|all| all.extend(rows));
         keys
     }
 
-    /// Returns the index of the first response that was created at most `within_ms` before now; 0 for `None`.
-    fn first_within(&self, within_ms: Option<i64>, now_ms: i64) -> usize {
-        within_ms.map_or(0, |within| self.responses.partition_point(|row| row.created_ms < now_ms - within))
+    /// Returns the responses that were created at most `within_ms` before now; all for `None`.
+    fn rows_within(&self, within_ms: Option<i64>, now_ms: i64) -> &[Row] {
+        let is_older = |row: &Row| within_ms.is_some_and(|within| row.created_ms < now_ms - within);
+        self.responses.get(self.responses.partition_point(is_older)..).unwrap_or_default()
     }
 
     /// Draws up to `count` responses that `fits` accepts and that are not in `touched`. Returns the serials of these
@@ -188,39 +161,32 @@ impl World {
         now_ms: i64,
         touched: &mut HashSet<u32>,
         random: &mut Random,
-        fits: impl Fn(&World, &ResponseRow) -> bool,
+        fits: impl Fn(&World, &Row) -> bool,
     ) -> HashSet<u32> {
-        let first = self.first_within(within_ms, now_ms);
         let mut drawn = HashSet::new();
-        for _ in 0..count.saturating_mul(DRAWS_PER_TARGET_MAX) {
-            if drawn.len() as u64 == count || first == self.responses.len() {
-                break;
-            }
-            let Some(row) = self.responses.get(first + random.index(self.responses.len() - first)) else { break };
-            if fits(self, row) && touched.insert(row.serial) {
-                drawn.insert(row.serial);
-            }
-        }
+        draw_until(count, self.rows_within(within_ms, now_ms), random, |row| {
+            fits(self, row) && touched.insert(row.serial) && drawn.insert(row.serial)
+        });
         drawn
     }
 
     /// Returns true if an edit can change the answer of the row. Returns false for planted rows and deleted rows. Also
     /// returns false for a `TextUrlPrompt`, whose answer is always null, and if no survey has the question.
-    fn is_editable(&self, row: &ResponseRow) -> bool {
-        row.session != PLANTED && !row.is_deleted() && self.editable_question(row).is_some()
+    fn is_editable(&self, row: &Row) -> bool {
+        !row.is_planted() && row.deleted_ms.is_none() && self.editable_question(row).is_some()
     }
 
     /// Returns the question that a row answers; `None` if the survey of the row does not have the question.
-    fn question_of(&self, row: &ResponseRow) -> Option<&Question> {
+    fn question_of(&self, row: &Row) -> Option<&Question> {
         let session = self.sessions.get(row.session as usize)?;
-        let id = self.key_of(row.session, row.wording).question;
+        let id = self.key_of(row).question;
         let questions = &self.survey_table.get(session.survey as usize)?.questions;
         questions.iter().find(|question| question.id.to_string() == id)
     }
 
     /// Returns the question that a row answers; `None` if the question has only one possible answer or no survey has
     /// it.
-    pub(super) fn editable_question(&self, row: &ResponseRow) -> Option<&Question> {
+    pub(super) fn editable_question(&self, row: &Row) -> Option<&Question> {
         self.question_of(row).filter(|question| question.kind != Kind::TextUrlPrompt)
     }
 
@@ -230,18 +196,18 @@ impl World {
         let mut edited = Vec::new();
         for (index, row) in self.responses.iter().enumerate().filter(|(_, row)| targets.contains(&row.serial)) {
             let Some(question) = self.question_of(row) else { continue };
-            let answer = answers::another(question, &row.answer, row.created_ms, random);
+            let answer = answers::another(question, &row.text, row.created_ms, random);
             let has_new_time = random.percent(50);
             edited.push((index, answer, has_new_time));
         }
         for (index, _, has_new_time) in &edited {
             let keys = if *has_new_time { &mut summary.edits_bumped } else { &mut summary.edits_silent };
-            keys.extend(self.responses.get(*index).map(|row| self.key_of(row.session, row.wording)));
+            keys.extend(self.responses.get(*index).map(|row| self.key_of(row)));
         }
         self.responses.change(|rows| {
             for (index, answer, has_new_time) in edited {
                 if let Some(row) = rows.get_mut(index) {
-                    row.answer = answer.into_boxed_str();
+                    row.text = answer.into();
                     row.updated_ms = if has_new_time { now_ms } else { row.updated_ms };
                 }
             }
@@ -250,35 +216,32 @@ impl World {
 
     /// Soft-deletes the target rows, about half of these rows with a new `updatedAt`. Returns the keys of the rows.
     fn soft_delete(&mut self, targets: &HashSet<u32>, now_ms: i64, random: &mut Random) -> Vec<RowKey> {
-        let is_target = |row: &ResponseRow| targets.contains(&row.serial);
+        let is_target = |row: &Row| targets.contains(&row.serial);
         self.responses.change(|rows| {
-            for row in rows.iter_mut().filter(|row| is_target(row) && row.deleted_ms == NOT_DELETED) {
-                row.deleted_ms = now_ms;
+            for row in rows.iter_mut().filter(|row| is_target(row) && row.deleted_ms.is_none()) {
+                row.deleted_ms = Some(now_ms);
                 if random.percent(50) {
                     row.updated_ms = now_ms;
                 }
             }
         });
-        self.responses.iter().filter(|row| is_target(row)).map(|row| self.key_of(row.session, row.wording)).collect()
+        self.keys_of(self.responses.iter().filter(|row| is_target(row)))
     }
 
     /// Removes visitors with all their rows, and the responses of a time range, as requested. Fewer visitors vanish
     /// than requested if too few have rows of the requested age.
     fn vanish(&mut self, request: &ChangeRequest, now_ms: i64, random: &mut Random, summary: &mut ChangeSummary) {
-        let first = self.first_within(request.within_ms, now_ms);
         let mut vanishing = VisitorSet::default();
-        for _ in 0..request.vanish_visitors.saturating_mul(DRAWS_PER_TARGET_MAX) {
-            if vanishing.numbers.len() as u64 == request.vanish_visitors || first == self.responses.len() {
-                break;
-            }
-            // A visitor is drawn by a random row, so every drawn visitor has at least one row.
-            let row = self.responses.get(first + random.index(self.responses.len() - first));
-            let Some(visitor) = row.and_then(|row| self.visitor_of(row.session)) else { continue };
-            if !vanishing.numbers.contains(&visitor.number) {
-                summary.vanished_visitors.push(uuid::Uuid::from_u128(visitor.uuid).to_string());
-                vanishing.add(visitor);
-            }
-        }
+        // A visitor is drawn by a random row, so every drawn visitor has at least one row.
+        draw_until(request.vanish_visitors, self.rows_within(request.within_ms, now_ms), random, |row| {
+            let visitor = self.visitor_of(row.session);
+            let Some(visitor) = visitor.filter(|visitor| !vanishing.numbers.contains(&visitor.number)) else {
+                return false;
+            };
+            summary.vanished_visitors.push(uuid::Uuid::from_u128(visitor.uuid).to_string());
+            vanishing.add(visitor);
+            true
+        });
         if !vanishing.numbers.is_empty() {
             summary.vanished.extend(self.remove_visitors(&vanishing));
         }
@@ -302,15 +265,7 @@ impl World {
             let Some(survey) = self.survey_table.get_mut(index) else { break };
             let others: Vec<Status> = Status::ALL.into_iter().filter(|status| *status != survey.status).collect();
             let (old_status, status) = (survey.status, request.status_to.unwrap_or_else(|| *random.pick(&others)));
-            survey.status = status;
-            survey.updated_ms = now_ms;
-            let is_over = matches!(status, Status::Completed | Status::Archived);
-            survey.completed_ms = is_over.then_some(now_ms);
-            let is_launched = !matches!(status, Status::New | Status::Draft);
-            survey.launched_ms = survey.launched_ms.or(is_launched.then_some(now_ms));
-            self.surveys.change(|rows| {
-                rows.iter_mut().filter(|row| row.survey as usize == index).for_each(|row| row.status = Some(status));
-            });
+            survey.change_status(status, now_ms);
             let [old_status, status] = [old_status, status].map(|status| status.name().to_owned());
             summary.status_changes.push(StatusChange { survey: survey.id, old_status, status });
         }
@@ -336,34 +291,39 @@ impl World {
         summary: &mut ChangeSummary,
     ) {
         let mut edited = HashSet::new();
-        for _ in 0..request.theme_edits.saturating_mul(DRAWS_PER_TARGET_MAX) {
-            if edited.len() as u64 == request.theme_edits || self.themes.is_empty() {
-                break;
-            }
-            let row = self.themes.get(random.index(self.themes.len())).filter(|row| row.session != PLANTED);
-            let Some(index) = row.map(|row| row.theme) else { continue };
-            let Some(theme) = self.theme_table.get_mut(index as usize).filter(|_| edited.insert(index)) else {
-                continue;
-            };
+        draw_until(request.theme_edits, &self.themes, random, |row| {
+            let theme = self.theme_table.get_mut(row.entry as usize).filter(|_| !row.is_planted());
+            let Some(theme) = theme.filter(|_| edited.insert(row.entry)) else { return false };
             theme.name.push_str(" (renamed)");
             theme.description.push_str(" Renamed.");
             summary.theme_edits.push(theme.id);
-        }
+            true
+        });
         self.themes.change(|rows| {
             rows.iter_mut()
-                .filter(|row| row.session != PLANTED && edited.contains(&row.theme))
+                .filter(|row| !row.is_planted() && edited.contains(&row.entry))
                 .for_each(|row| row.updated_ms = now_ms);
         });
-        let fits = |world: &World, row: &ResponseRow| !row.is_deleted() && world.open_text(row).is_some();
+        let fits = |world: &World, row: &Row| row.deleted_ms.is_none() && world.open_text(row).is_some();
         let targets = self.draw_rows(request.new_themes, None, now_ms, &mut HashSet::new(), random, fits);
-        let answers: Vec<ResponseRow> =
-            self.responses.iter().filter(|row| targets.contains(&row.serial)).cloned().collect();
-        let existing: HashSet<_> = self.themes.iter().map(|row| (row.session, row.wording, row.theme)).collect();
+        let answers: Vec<Row> = self.responses.iter().filter(|row| targets.contains(&row.serial)).cloned().collect();
+        let existing: HashSet<_> = self.themes.iter().map(|row| (row.session, row.wording, row.entry)).collect();
         let rows: Vec<_> = (answers.iter())
             .filter_map(|row| self.theme_row(row, 1, now_ms, random))
-            .filter(|row| !existing.contains(&(row.session, row.wording, row.theme)))
+            .filter(|row| !existing.contains(&(row.session, row.wording, row.entry)))
             .collect();
-        summary.new_themes = rows.iter().map(|row| self.key_of(row.session, row.wording)).collect();
+        summary.new_themes = self.keys_of(&rows);
         self.themes.change(|all| all.extend(rows));
+    }
+}
+
+/// Draws rows until `take` has accepted `count` of them, or too many were drawn.
+fn draw_until(count: u64, rows: &[Row], random: &mut Random, mut take: impl FnMut(&Row) -> bool) {
+    let mut taken = 0;
+    for _ in 0..count.saturating_mul(DRAWS_PER_TARGET_MAX) {
+        if taken == count || rows.is_empty() {
+            break;
+        }
+        taken += u64::from(take(random.pick(rows)));
     }
 }

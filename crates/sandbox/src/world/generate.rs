@@ -3,11 +3,10 @@
 use std::collections::HashSet;
 
 use super::{
-    super::{json_text::TimeStyle, random::Random, settings::Settings},
-    Device, NOT_DELETED, ResponseRow, Session, Survey, SurveyRow, Theme, ThemeRow, Timeline, World, answers, hostile,
-    kinds::Kind,
-    rough::{self, Pace},
-    surveys::Question,
+    super::{random::Random, settings::Settings},
+    Device, Row, Session, Survey, Theme, Timeline, World, answers,
+    irregular::{self, Pace},
+    surveys::{Kind, Question},
     words,
 };
 
@@ -59,7 +58,7 @@ impl World {
             answered_until_ms: now_ms,
             responses: Timeline::new(Vec::new()),
             themes: Timeline::new(Vec::new()),
-            surveys: Timeline::new(list_rows(&survey_table)),
+            surveys: Timeline::new(survey_rows(&survey_table)),
             survey_table,
             wordings,
             theme_table: Vec::new(),
@@ -74,8 +73,8 @@ impl World {
         };
         // No survey has this wording. The hostile wordings have to be the last ones, because `make_hostile` finds them
         // by their position.
-        world.wordings.push(rough::NO_QUESTION.to_owned());
-        hostile::add_wordings(&mut world.wordings);
+        world.wordings.push(irregular::NO_QUESTION.to_owned());
+        irregular::add_hostile_wordings(&mut world.wordings);
         world.generate_theme_table();
         let wanted = settings.responses as usize;
         let sessions_expected = settings.responses / 4 + 1;
@@ -96,13 +95,7 @@ impl World {
 
     /// Adds a session, in which one visitor answers some questions of a live survey. Appends the responses of the
     /// session to `rows`, without serials. In rough data the session may begin at another time than `begun_ms`.
-    pub(super) fn answer_survey(
-        &mut self,
-        begun_ms: i64,
-        now_ms: i64,
-        random: &mut Random,
-        rows: &mut Vec<ResponseRow>,
-    ) {
+    pub(super) fn answer_survey(&mut self, begun_ms: i64, now_ms: i64, random: &mut Random, rows: &mut Vec<Row>) {
         let (begun_ms, pace) = match &self.rough {
             Some(rough) => rough.session(begun_ms, self.start_ms, random),
             None => (begun_ms, Pace::Usual),
@@ -122,18 +115,14 @@ impl World {
             };
             let mut answer = answers::draw(question, at_ms, random);
             if self.rough.is_some() && question.kind == Kind::Open {
-                rough::lengthen(&mut answer, random);
+                irregular::lengthen(&mut answer, random);
             }
-            rows.push(ResponseRow {
-                created_ms: at_ms,
+            rows.push(Row {
                 updated_ms: updated_ms.min(now_ms).max(at_ms),
-                deleted_ms: NOT_DELETED,
                 survey_id: survey.id,
-                serial: 0,
                 session,
                 wording: question.wording,
-                style: TimeStyle::Millis,
-                answer: answer.into_boxed_str(),
+                ..Row::new(at_ms, answer.into())
             });
             let usual_ms = random.between(2000, ANSWER_MS_MAX);
             at_ms = (at_ms + pace.step_ms(usual_ms, random)).min(now_ms.max(begun_ms));
@@ -163,12 +152,12 @@ impl World {
 
     /// Sorts and numbers generated rows. Makes some of these rows rough, tied, soft-deleted or hostile, as the settings
     /// say.
-    fn finish_rows(&mut self, rows: &mut [ResponseRow], settings: &Settings) {
+    fn finish_rows(&mut self, rows: &mut [Row], settings: &Settings) {
         let mut random = Random::new(settings.seed, 4);
         if let Some(rough) = &settings.rough {
             self.repeat_keys(rows, rough, &mut random);
             let no_question =
-                self.wordings.iter().position(|wording| wording == rough::NO_QUESTION).unwrap_or_default();
+                self.wordings.iter().position(|wording| wording == irregular::NO_QUESTION).unwrap_or_default();
             let rejected = rows.iter_mut().filter(|_| random.chance(rough.reject_share));
             rejected.for_each(|row| row.wording = no_question as u32);
         }
@@ -180,17 +169,18 @@ impl World {
             }
         }
         let mut random = Random::new(settings.seed, 2);
-        let mut long_texts = hostile::LONG_TEXTS_MAX;
+        let mut long_texts = irregular::LONG_TEXTS_MAX;
         for row in rows.iter_mut() {
             row.serial = self.take_serial();
             if random.chance(settings.deleted_share) {
-                row.deleted_ms = random.between(row.created_ms, settings.now_ms);
+                let deleted_ms = random.between(row.created_ms, settings.now_ms);
+                row.deleted_ms = Some(deleted_ms);
                 if random.percent(50) {
-                    row.updated_ms = row.deleted_ms.max(row.updated_ms);
+                    row.updated_ms = deleted_ms.max(row.updated_ms);
                 }
             }
             if random.chance(settings.hostile_share) {
-                hostile::make_hostile(row, self.wordings.len(), &mut random, &mut long_texts);
+                irregular::make_hostile(row, self.wordings.len(), &mut random, &mut long_texts);
             }
         }
     }
@@ -205,7 +195,7 @@ impl World {
     }
 
     /// Generates themes on a share of the OPEN answers with a text.
-    fn generate_themes(&mut self, rows: &[ResponseRow], settings: &Settings) -> Vec<ThemeRow> {
+    fn generate_themes(&mut self, rows: &[Row], settings: &Settings) -> Vec<Row> {
         let mut random = Random::new(settings.seed, 3);
         let mut themes = Vec::new();
         for row in rows {
@@ -221,49 +211,39 @@ impl World {
 
     /// Draws a theme for a response; `None` if the response is no OPEN answer with a text. Consecutive `nth` give one
     /// response different themes.
-    pub(super) fn theme_row(
-        &mut self,
-        row: &ResponseRow,
-        nth: u64,
-        now_ms: i64,
-        random: &mut Random,
-    ) -> Option<ThemeRow> {
-        let response: Box<str> = self.open_text(row)?.into();
+    pub(super) fn theme_row(&mut self, row: &Row, nth: u64, now_ms: i64, random: &mut Random) -> Option<Row> {
+        let text: Box<str> = self.open_text(row)?.into();
         let survey = self.sessions.get(row.session as usize)?.survey;
         let half = words::THEMES_PER_SURVEY / 2;
         let theme = u64::from(survey) * words::THEMES_PER_SURVEY + (nth % 2) * half + random.below(half);
         let latest_ms = (row.created_ms + 6 * HOUR_MS).min(now_ms);
         let created_ms = random.between(row.created_ms + 60_000, latest_ms).min(now_ms);
-        Some(ThemeRow {
-            created_ms,
-            updated_ms: created_ms,
+        Some(Row {
             survey_id: row.survey_id,
             serial: self.take_serial(),
             session: row.session,
             wording: row.wording,
-            theme: theme as u32,
-            response,
+            entry: theme as u32,
+            ..Row::new(created_ms, text)
         })
     }
 
     /// Returns the text of an OPEN answer as a JSON string; `None` for other answers and for an empty text.
-    pub(super) fn open_text<'a>(&self, row: &'a ResponseRow) -> Option<&'a str> {
-        let wording = self.wordings.get(row.wording as usize).filter(|_| row.session != super::PLANTED)?;
-        let text = row.answer.strip_prefix(r#""response":"#)?;
+    pub(super) fn open_text<'a>(&self, row: &'a Row) -> Option<&'a str> {
+        let wording = self.wordings.get(row.wording as usize).filter(|_| !row.is_planted())?;
+        let text = row.text.strip_prefix(r#""response":"#)?;
         let is_plain = wording.ends_with(&format!(r#""{}""#, Kind::Open.name())) && !text.contains(r#"","#);
         (is_plain && text.len() > 2 && text.starts_with('"')).then_some(text)
     }
 }
 
 /// Builds the rows of the list of surveys.
-fn list_rows(survey_table: &[Survey]) -> Vec<SurveyRow> {
-    let row = |(at, survey): (usize, &Survey)| SurveyRow {
-        created_ms: survey.created_ms,
-        id: survey.id,
-        serial: at as u32,
-        survey: at as u32,
-        status: Some(survey.status),
-        raw: None,
+fn survey_rows(survey_table: &[Survey]) -> Vec<Row> {
+    let row = |(survey, at): (&Survey, u32)| Row {
+        survey_id: survey.id,
+        serial: at,
+        entry: at,
+        ..Row::new(survey.created_ms, Box::default())
     };
-    survey_table.iter().enumerate().map(row).collect()
+    survey_table.iter().zip(0..).map(row).collect()
 }

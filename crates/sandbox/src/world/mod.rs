@@ -2,55 +2,36 @@
 
 mod answers;
 mod changes;
-mod filters;
 mod generate;
-mod hostile;
-mod kinds;
+mod irregular;
+mod keys;
 mod people;
-mod plant;
 mod render;
-mod rough;
 mod surveys;
 mod timeline;
-mod vanish;
 mod words;
 
-use std::collections::HashSet;
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+};
 
-pub use changes::{ChangeRequest, ChangeSummary, RowKey, StatusChange};
+pub use changes::{ChangeRequest, ChangeSummary, StatusChange};
+pub(crate) use keys::VisitorSet;
 pub(crate) use people::Visitor;
-pub(crate) use plant::PlantError;
 pub(crate) use render::Flags;
-pub(crate) use surveys::{Status, Survey};
-pub(crate) use timeline::{Ordered, Position, Record, Timeline, shuffled_order};
-pub(crate) use vanish::VisitorSet;
+pub(crate) use surveys::Status;
+pub use timeline::{ListName, RowKey};
+pub(crate) use timeline::{Ordered, Position, Row, Timeline, shuffled_order};
 
-use super::{json_text::TimeStyle, random::uuid_of, settings::Rough};
+use super::{faults::FilteredBy, random::uuid_of, settings::Rough};
 use people::Device;
+use surveys::Survey;
+use timeline::PlantedIdentity;
 
-/// The `deleted_ms` of a row that is not soft-deleted.
-const NOT_DELETED: i64 = i64::MIN;
-/// The `session` of a row that was planted as exact text.
-const PLANTED: u32 = u32::MAX;
+/// The range of a request without `start` and `end`.
+const EVERYTHING: Range<i64> = i64::MIN..i64::MAX;
 const GROUP_PURPOSE: u64 = 0x0009_1200;
-
-/// A response: the answer to one question.
-#[derive(Clone, Debug)]
-pub(crate) struct ResponseRow {
-    created_ms: i64,
-    updated_ms: i64,
-    deleted_ms: i64,
-    survey_id: i64,
-    serial: u32,
-    /// The index in `World::sessions`, or [`PLANTED`].
-    session: u32,
-    /// The index of the question's wording in `World::wordings`. For a planted row, its index in `World::planted`.
-    wording: u32,
-    style: TimeStyle,
-    /// The members `response` and `selectedIndexes`, and hostile members, as JSON text. For a planted row, the exact
-    /// record.
-    answer: Box<str>,
-}
 
 /// A session: one visitor answers one survey.
 #[derive(Clone, Copy, Debug)]
@@ -58,21 +39,6 @@ struct Session {
     visitor: u32,
     /// The index in `World::survey_table`.
     survey: u32,
-}
-
-/// A theme of one response.
-#[derive(Clone, Debug)]
-pub(crate) struct ThemeRow {
-    created_ms: i64,
-    updated_ms: i64,
-    survey_id: i64,
-    serial: u32,
-    session: u32,
-    wording: u32,
-    /// The index in `World::theme_table`. All rows of a theme share its text.
-    theme: u32,
-    /// The answer as a JSON string. For a planted row, the exact record.
-    response: Box<str>,
 }
 
 /// The text of a theme.
@@ -83,30 +49,6 @@ struct Theme {
     description: String,
 }
 
-/// A row of the list of surveys.
-#[derive(Clone, Debug)]
-pub(crate) struct SurveyRow {
-    created_ms: i64,
-    id: i64,
-    serial: u32,
-    /// The index in `World::survey_table`; unused for a planted survey.
-    survey: u32,
-    status: Option<Status>,
-    /// The exact record of a planted survey; `None` for a generated survey.
-    raw: Option<Box<str>>,
-}
-
-/// The identifying members of a row that was planted as exact text.
-#[derive(Clone, Debug, Default)]
-struct PlantedIdentity {
-    group: String,
-    question_id: String,
-    theme_id: String,
-    visitor_uuid: String,
-    external_user_id: String,
-    is_deleted: bool,
-}
-
 /// The data of the service. Tables other than the three lists only grow, so that the indexes in rows stay valid.
 #[derive(Debug)]
 pub(crate) struct World {
@@ -114,9 +56,9 @@ pub(crate) struct World {
     pub(crate) start_ms: i64,
     /// The time up to which answers were generated, epoch milliseconds.
     answered_until_ms: i64,
-    pub(crate) responses: Timeline<ResponseRow>,
-    pub(crate) themes: Timeline<ThemeRow>,
-    pub(crate) surveys: Timeline<SurveyRow>,
+    pub(crate) responses: Timeline,
+    pub(crate) themes: Timeline,
+    pub(crate) surveys: Timeline,
     survey_table: Vec<Survey>,
     /// The question members of response records, as JSON text. Former wordings of questions are kept, because old
     /// answers have them.
@@ -155,6 +97,12 @@ impl World {
         exists.then(|| Visitor::new(self.seed, number))
     }
 
+    /// Returns the visitor whose user id or mail address, as `name` returns it, is this text.
+    pub(crate) fn visitor_named(&self, text: &str, name: fn(&Visitor) -> Option<String>) -> Option<Visitor> {
+        let visitor = Visitor::number_in(text).and_then(|number| self.visitor(number))?;
+        (name(&visitor).as_deref() == Some(text)).then_some(visitor)
+    }
+
     /// Returns all visitors who have not vanished.
     pub(crate) fn visitors(&self) -> impl Iterator<Item = Visitor> + '_ {
         (0..self.visitors).filter_map(|number| self.visitor(number))
@@ -162,58 +110,58 @@ impl World {
 
     /// Returns the number of soft-deleted responses.
     pub(crate) fn deleted_responses(&self) -> usize {
-        self.responses.iter().filter(|row| row.is_deleted()).count()
-    }
-}
-
-impl Record for ResponseRow {
-    fn created_ms(&self) -> i64 {
-        self.created_ms
+        self.responses.iter().filter(|row| row.deleted_ms.is_some()).count()
     }
 
-    fn serial(&self) -> u32 {
-        self.serial
+    pub(crate) fn rows(&self, list: ListName) -> &Timeline {
+        match list {
+            ListName::Responses => &self.responses,
+            ListName::Surveys => &self.surveys,
+            ListName::Themes => &self.themes,
+        }
     }
 
-    fn survey_id(&self) -> i64 {
-        self.survey_id
+    fn rows_mut(&mut self, list: ListName) -> &mut Timeline {
+        match list {
+            ListName::Responses => &mut self.responses,
+            ListName::Surveys => &mut self.surveys,
+            ListName::Themes => &mut self.themes,
+        }
     }
 
-    fn is_deleted(&self) -> bool {
-        self.deleted_ms != NOT_DELETED
-    }
-}
-
-impl Record for ThemeRow {
-    fn created_ms(&self) -> i64 {
-        self.created_ms
+    /// Returns the status of a row of the list of surveys; `None` if a planted survey has no known status.
+    pub(crate) fn status_of(&self, row: &Row) -> Option<Status> {
+        match self.identity_of(row) {
+            Some(identity) => identity.status,
+            None => self.survey_table.get(row.entry as usize).map(|survey| survey.status),
+        }
     }
 
-    fn serial(&self) -> u32 {
-        self.serial
-    }
-
-    fn survey_id(&self) -> i64 {
-        self.survey_id
-    }
-}
-
-impl Record for SurveyRow {
-    fn created_ms(&self) -> i64 {
-        self.created_ms
-    }
-
-    fn serial(&self) -> u32 {
-        self.serial
-    }
-
-    fn survey_id(&self) -> i64 {
-        self.id
-    }
-}
-
-impl SurveyRow {
-    pub(crate) fn status(&self) -> Option<Status> {
-        self.status
+    /// Returns a predicate that is true if the time of kind `by` of a row of the list is in the range. A row without
+    /// such a time is only in the unlimited range. The list filters creation times itself, so for `Created` and
+    /// `Ignored` the predicate is always true.
+    pub(crate) fn is_within(&self, list: ListName, by: FilteredBy, range: Range<i64>) -> impl Fn(&Row) -> bool + '_ {
+        let mut sessions: HashMap<u32, i64> = HashMap::new();
+        if list == ListName::Responses && by == FilteredBy::Session {
+            for row in self.responses.iter().filter(|row| !row.is_planted()) {
+                let start = sessions.entry(row.session).or_insert(row.created_ms);
+                *start = row.created_ms.min(*start);
+            }
+        }
+        move |row| {
+            let survey = self.survey_table.get(row.entry as usize).filter(|_| !row.is_planted());
+            let at_ms = match (by, list) {
+                (FilteredBy::Created | FilteredBy::Ignored, _) => return true,
+                _ if range == EVERYTHING => return true,
+                (FilteredBy::Updated, ListName::Surveys) => survey.map(|survey| survey.updated_ms),
+                (FilteredBy::Updated, _) => Some(row.updated_ms),
+                (FilteredBy::Session, ListName::Responses) => {
+                    Some(*sessions.get(&row.session).unwrap_or(&row.created_ms))
+                }
+                (FilteredBy::Launched, ListName::Surveys) => survey.and_then(|survey| survey.launched_ms),
+                _ => None,
+            };
+            at_ms.is_some_and(|at_ms| range.contains(&at_ms))
+        }
     }
 }

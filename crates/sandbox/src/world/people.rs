@@ -1,12 +1,25 @@
 //! Visitors and their devices. All data of a visitor is derived from its number, so that visitors take no memory.
 
+use serde::Serialize;
+
 use super::super::{
-    json_text::{TimeStyle, push_integer, push_text, push_time, push_uuid, quoted},
+    json_text::{Id, Time, json_of, push, push_member},
     random::{mix, uuid_of},
 };
 
 const VISITOR_PURPOSE: u64 = 0x0076_1517;
 const DAY_MS: i64 = 86_400_000;
+
+/// The attributes of a visitor.
+#[derive(Serialize)]
+pub(crate) struct Attributes {
+    plan: &'static str,
+    country: &'static str,
+    seats: u64,
+    is_admin: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    email: Option<String>,
+}
 
 /// A visitor. The `visitorId` is the visitor's number, so that one visitor has the id 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +52,7 @@ impl Visitor {
     }
 
     /// Returns the visitor number in a generated user id or mail address: all ASCII digits of the text. `None` if they
-    /// are no number of 32 bits. For any other text the number means nothing, so callers compare the visitor's own id.
+    /// are no number of 32 bits. For any other text the number means nothing, so the caller compares the visitor's own id.
     pub(crate) fn number_in(text: &str) -> Option<u32> {
         let digits: String = text.chars().filter(char::is_ascii_digit).collect();
         digits.parse().ok()
@@ -47,28 +60,14 @@ impl Visitor {
 
     /// Appends the record members that name the visitor, each with a comma before it.
     pub(crate) fn write_identity(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b",\"externalUserId\":");
-        self.write_external_user_id(out);
+        push_member(out, "externalUserId", &self.external_user_id());
         match self.bits >> 8 & 15 {
-            0 => out.extend_from_slice(b",\"partnerAnonymousId\":\"\""),
-            1 => {
-                out.extend_from_slice(b",\"partnerAnonymousId\":\"anon-");
-                push_integer(out, (self.bits >> 20) as i64);
-                out.push(b'"');
-            }
+            0 => push_member(out, "partnerAnonymousId", ""),
+            1 => push_member(out, "partnerAnonymousId", &format!("anon-{}", self.bits >> 20)),
             _ => {}
         }
-        out.extend_from_slice(b",\"visitorId\":");
-        push_integer(out, i64::from(self.number));
-        out.extend_from_slice(b",\"visitorUuid\":");
-        push_uuid(out, self.uuid);
-    }
-
-    fn write_external_user_id(&self, out: &mut Vec<u8>) {
-        match self.external_user_id() {
-            Some(id) => push_text(out, &id),
-            None => out.extend_from_slice(b"null"),
-        }
+        push_member(out, "visitorId", &self.number);
+        push_member(out, "visitorUuid", &Id(self.uuid));
     }
 
     /// Returns a number that selects the device of the visitor, modulo the number of devices.
@@ -81,22 +80,14 @@ impl Visitor {
         start_ms - ((self.bits >> 16) % 400) as i64 * DAY_MS
     }
 
-    /// Appends the attributes as a JSON object.
-    pub(crate) fn write_attributes(&self, out: &mut Vec<u8>) {
-        let plan = ["free", "team", "enterprise", "中小企業"][(self.bits >> 12) as usize & 3];
-        let country = ["DE", "US", "FR", "JP", "BR", "IN", "PL", "GB"][(self.bits >> 14) as usize & 7];
-        out.extend_from_slice(b"{\"plan\":");
-        push_text(out, plan);
-        out.extend_from_slice(b",\"country\":\"");
-        out.extend_from_slice(country.as_bytes());
-        out.extend_from_slice(b"\",\"seats\":");
-        push_integer(out, (self.bits >> 24 & 0xff) as i64);
-        out.extend_from_slice(if self.bits >> 17 & 1 == 0 { b",\"is_admin\":true" } else { b",\"is_admin\":false" });
-        if let Some(email) = self.email() {
-            out.extend_from_slice(b",\"email\":");
-            push_text(out, &email);
+    pub(crate) fn attributes(&self) -> Attributes {
+        Attributes {
+            plan: ["free", "team", "enterprise", "中小企業"][(self.bits >> 12) as usize & 3],
+            country: ["DE", "US", "FR", "JP", "BR", "IN", "PL", "GB"][(self.bits >> 14) as usize & 7],
+            seats: self.bits >> 24 & 0xff,
+            is_admin: self.bits >> 17 & 1 == 0,
+            email: self.email(),
         }
-        out.push(b'}');
     }
 
     /// Appends the snapshot of the visitor at `shown_ms`, when a survey was shown. The contract misspells `attributes`,
@@ -104,24 +95,19 @@ impl Visitor {
     /// so that snapshots of one session can differ. `group` is the `responseGroupUid`.
     pub(crate) fn write_snapshot(&self, out: &mut Vec<u8>, group: u128, shown_ms: i64, added_items: u32) {
         out.extend_from_slice(if group & 1 == 0 { b"{\"attributes\":" } else { b"{\"attribtues\":" });
-        self.write_attributes(out);
+        push(out, &self.attributes());
         out.extend_from_slice(b",\"eventProperties\":{\"cartItems\":");
-        push_integer(out, (group >> 8 & 15) as i64 + i64::from(added_items));
+        push(out, &((group >> 8 & 15) as u32 + added_items));
         out.extend_from_slice(b",\"currency\":\"EUR\"},\"events\":{\"page_view\":");
-        push_integer(out, (self.bits >> 40 & 0x3ff) as i64);
-        out.extend_from_slice(b",\"login\":");
-        push_integer(out, (self.bits >> 50 & 0x3f) as i64);
-        out.extend_from_slice(b",\"lastSeen\":");
-        push_time(out, shown_ms, TimeStyle::Millis);
-        out.extend_from_slice(b"},\"externalUserId\":");
-        self.write_external_user_id(out);
-        out.extend_from_slice(b",\"responseGroupUid\":");
-        push_uuid(out, group);
+        push(out, &(self.bits >> 40 & 0x3ff));
+        push_member(out, "login", &(self.bits >> 50 & 0x3f));
+        push_member(out, "lastSeen", &Time::from(shown_ms));
+        out.push(b'}');
+        push_member(out, "externalUserId", &self.external_user_id());
+        push_member(out, "responseGroupUid", &Id(group));
         let event = ["page_loaded", "checkout_completed", "report_exported"][(group >> 16) as usize % 3];
-        out.extend_from_slice(b",\"triggeringEvent\":\"");
-        out.extend_from_slice(event.as_bytes());
-        out.extend_from_slice(b"\",\"visitorId\":");
-        push_uuid(out, self.uuid);
+        push_member(out, "triggeringEvent", event);
+        push_member(out, "visitorId", &Id(self.uuid));
         out.push(b'}');
     }
 }
@@ -149,7 +135,7 @@ impl Device {
                     head: format!(r#"{{"browser":"{browser}","client":{{"height":{},"width":{width}}},"href":"#, height - 120),
                     tail: format!(
                         r#","language":"{language}","os":"{system}","screen":{{"height":{height},"width":{width}}},"userAgent":{}}}"#,
-                        quoted(&agent)
+                        json_of(&agent)
                     ),
                 });
             }

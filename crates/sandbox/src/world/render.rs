@@ -1,8 +1,8 @@
 //! Writes records as JSON directly into the buffer of a page.
 
 use super::{
-    super::json_text::{TimeStyle, push_integer, push_text, push_time, push_time_or_null, push_uuid},
-    PLANTED, Record, ResponseRow, SurveyRow, ThemeRow, World,
+    super::json_text::{Id, Time, push, push_member},
+    ListName, Row, World,
 };
 
 /// The optional parts of a response record, by the flags of the request. `deleted` also lists soft-deleted responses.
@@ -28,24 +28,33 @@ impl Flags {
 }
 
 impl World {
-    /// Appends a response record with the requested parts. A planted record is appended as it is.
-    pub(crate) fn write_response(&self, out: &mut Vec<u8>, row: &ResponseRow, flags: Flags) {
-        if row.session == PLANTED {
-            out.extend_from_slice(row.answer.as_bytes());
-            return;
+    /// Appends the record of a row of the list. Of a response, only the requested parts are written. A planted record
+    /// is appended as it is.
+    pub(crate) fn write(&self, list: ListName, out: &mut Vec<u8>, row: &Row, flags: Flags) {
+        match list {
+            _ if row.is_planted() => out.extend_from_slice(row.text.as_bytes()),
+            ListName::Responses => self.write_response(out, row, flags),
+            ListName::Themes => self.write_theme(out, row),
+            ListName::Surveys => match self.survey_table.get(row.entry as usize) {
+                Some(survey) => survey.write(out),
+                // A generated row has a survey in the table.
+                None => out.extend_from_slice(b"{}"),
+            },
         }
+    }
+
+    fn write_response(&self, out: &mut Vec<u8>, row: &Row, flags: Flags) {
+        let time = |at_ms: i64| Time { at_ms, style: row.style };
         out.extend_from_slice(b"{\"createdAt\":");
-        push_time(out, row.created_ms, row.style);
-        out.extend_from_slice(b",\"updatedAt\":");
-        push_time(out, row.updated_ms, row.style);
+        push(out, &time(row.created_ms));
+        push_member(out, "updatedAt", &time(row.updated_ms));
         if flags.deleted {
-            out.extend_from_slice(b",\"deletedAt\":");
-            push_time_or_null(out, row.is_deleted().then_some(row.deleted_ms), row.style);
+            push_member(out, "deletedAt", &row.deleted_ms.map(time));
         }
         self.write_question(out, row.wording);
         out.push(b',');
         self.write_answer(out, row);
-        self.write_session(out, row.session, row.survey_id);
+        self.write_session(out, row);
         if let Some(visitor) = self.visitor_of(row.session) {
             visitor.write_identity(out);
         }
@@ -56,19 +65,19 @@ impl World {
     }
 
     /// Appends the answer member, with the additional text.
-    fn write_answer(&self, out: &mut Vec<u8>, row: &ResponseRow) {
-        let text_answer = row.answer.strip_prefix(r#""response":""#).and_then(|rest| rest.strip_suffix('"'));
+    fn write_answer(&self, out: &mut Vec<u8>, row: &Row) {
+        let text_answer = row.text.strip_prefix(r#""response":""#).and_then(|rest| rest.strip_suffix('"'));
         // The serial makes each text different.
         let more = || self.more_text.split_at_checked(row.serial as usize % 64).map_or("", |(_, text)| text);
         match text_answer {
-            _ if self.more_text.is_empty() => out.extend_from_slice(row.answer.as_bytes()),
+            _ if self.more_text.is_empty() => out.extend_from_slice(row.text.as_bytes()),
             Some(text) if !text.is_empty() => {
                 out.extend_from_slice(format!(r#""response":"{text} "#).as_bytes());
                 out.extend_from_slice(more().as_bytes());
                 out.push(b'"');
             }
             _ => {
-                out.extend_from_slice(row.answer.as_bytes());
+                out.extend_from_slice(row.text.as_bytes());
                 out.extend_from_slice(b",\"context\":\"");
                 out.extend_from_slice(more().as_bytes());
                 out.push(b'"');
@@ -85,15 +94,13 @@ impl World {
     }
 
     /// Appends the members of a record that its session decides.
-    fn write_session(&self, out: &mut Vec<u8>, session: u32, survey_id: i64) {
-        out.extend_from_slice(b",\"responseGroupUid\":");
-        push_uuid(out, self.group_of(session));
-        out.extend_from_slice(b",\"surveyId\":");
-        push_integer(out, survey_id);
+    fn write_session(&self, out: &mut Vec<u8>, row: &Row) {
+        push_member(out, "responseGroupUid", &Id(self.group_of(row.session)));
+        push_member(out, "surveyId", &row.survey_id);
     }
 
     /// Appends the optional members that the flags request.
-    fn write_optional(&self, out: &mut Vec<u8>, row: &ResponseRow, flags: Flags) {
+    fn write_optional(&self, out: &mut Vec<u8>, row: &Row, flags: Flags) {
         let group = self.group_of(row.session);
         let Some(visitor) = self.visitor_of(row.session) else { return };
         let Some(session) = self.sessions.get(row.session as usize) else { return };
@@ -110,10 +117,9 @@ impl World {
             device.write_meta(out, page);
         }
         if flags.custom_metadata && survey.is_link {
-            out.extend_from_slice(b",\"customMetadata\":{\"campaign\":\"");
-            out.extend_from_slice([&b"spring"[..], b"summer", b"partners"][group as usize % 3]);
-            out.extend_from_slice(b"\",\"batch\":");
-            push_integer(out, (group >> 40 & 31) as i64);
+            out.extend_from_slice(b",\"customMetadata\":{\"campaign\":");
+            push(out, ["spring", "summer", "partners"][group as usize % 3]);
+            push_member(out, "batch", &(group >> 40 & 31));
             out.push(b'}');
         }
         if flags.snapshots {
@@ -125,41 +131,21 @@ impl World {
         }
     }
 
-    /// Appends a theme record. A planted record is appended as it is.
-    pub(crate) fn write_theme(&self, out: &mut Vec<u8>, row: &ThemeRow) {
-        let theme = self.theme_table.get(row.theme as usize);
-        let Some(theme) = theme.filter(|_| row.session != PLANTED) else {
-            out.extend_from_slice(row.response.as_bytes());
-            return;
-        };
+    fn write_theme(&self, out: &mut Vec<u8>, row: &Row) {
+        let Some(theme) = self.theme_table.get(row.entry as usize) else { return };
         out.extend_from_slice(b"{\"id\":");
-        push_integer(out, theme.id);
-        out.extend_from_slice(b",\"createdAt\":");
-        push_time(out, row.created_ms, TimeStyle::Millis);
-        out.extend_from_slice(b",\"updatedAt\":");
-        push_time(out, row.updated_ms, TimeStyle::Millis);
+        push(out, &theme.id);
+        push_member(out, "createdAt", &Time::from(row.created_ms));
+        push_member(out, "updatedAt", &Time::from(row.updated_ms));
         self.write_question(out, row.wording);
         out.extend_from_slice(b",\"response\":");
-        out.extend_from_slice(row.response.as_bytes());
-        self.write_session(out, row.session, row.survey_id);
-        out.extend_from_slice(b",\"theme\":");
-        push_text(out, &theme.name);
-        out.extend_from_slice(b",\"themeDescription\":");
-        push_text(out, &theme.description);
+        out.extend_from_slice(row.text.as_bytes());
+        self.write_session(out, row);
+        push_member(out, "theme", &theme.name);
+        push_member(out, "themeDescription", &theme.description);
         if let Some(visitor) = self.visitor_of(row.session) {
-            out.extend_from_slice(b",\"visitorId\":");
-            push_integer(out, i64::from(visitor.number));
+            push_member(out, "visitorId", &visitor.number);
         }
         out.push(b'}');
-    }
-
-    /// Appends a survey record. A planted record is appended as it is.
-    pub(crate) fn write_survey(&self, out: &mut Vec<u8>, row: &SurveyRow) {
-        match (&row.raw, self.survey_table.get(row.survey as usize)) {
-            (Some(raw), _) => out.extend_from_slice(raw.as_bytes()),
-            (None, Some(survey)) => survey.write(out),
-            // No row has neither: a generated row has a survey in the table.
-            (None, None) => out.extend_from_slice(b"{}"),
-        }
     }
 }

@@ -1,10 +1,12 @@
-//! Generates surveys and their questions, and writes their records.
+//! Surveys, their questions, and the eleven question types of the contract: how they are generated, and their records.
 
 use serde::{Deserialize, Serialize};
 
 use super::{
-    super::{json_text, random::Random},
-    kinds::{Kind, QuestionText},
+    super::{
+        json_text::{Time, json_of, push},
+        random::Random,
+    },
     words,
 };
 
@@ -32,14 +34,102 @@ impl Status {
 
     /// Returns the name of the status in a survey record.
     pub(crate) fn name(self) -> &'static str {
+        ["NEW", "IN_PROGRESS", "PAUSED", "COMPLETED", "DRAFT", "ARCHIVED"][self as usize]
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Status> {
+        Status::ALL.into_iter().find(|status| status.name() == name)
+    }
+
+    fn is_launched(self) -> bool {
+        !matches!(self, Status::New | Status::Draft)
+    }
+
+    fn is_over(self) -> bool {
+        matches!(self, Status::Completed | Status::Archived)
+    }
+}
+
+/// A question type of the contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Nps,
+    Likert,
+    Open,
+    MultipleChoice,
+    MultipleSelect,
+    Matrix,
+    RankOrder,
+    MaxDiff,
+    VideoVoice,
+    ConsentLegal,
+    TextUrlPrompt,
+}
+
+impl Kind {
+    /// The types with their names in the contract. Types with a higher weight are drawn more often.
+    const ALL: [(Kind, &'static str, u32); 11] = [
+        (Kind::Nps, "NPS", 12),
+        (Kind::Likert, "LIKERT", 20),
+        (Kind::Open, "OPEN", 24),
+        (Kind::MultipleChoice, "MULTIPLECHOICE", 18),
+        (Kind::MultipleSelect, "MULTIPLESELECT", 11),
+        (Kind::Matrix, "MATRIX", 5),
+        (Kind::RankOrder, "RANKORDER", 3),
+        (Kind::MaxDiff, "MAXDIFF", 2),
+        (Kind::VideoVoice, "VIDEOVOICE", 2),
+        (Kind::ConsentLegal, "CONSENTLEGAL", 2),
+        (Kind::TextUrlPrompt, "TEXTURLPROMPT", 1),
+    ];
+
+    /// Returns the name of the type in the contract.
+    pub(crate) fn name(self) -> &'static str {
+        // The table has the order of the variants.
+        Kind::ALL[self as usize].1
+    }
+
+    /// Draws a type.
+    fn draw(random: &mut Random) -> Kind {
+        // `weighted` returns an index of the weights.
+        Kind::ALL[random.weighted(&Kind::ALL.map(|(_, _, weight)| weight))].0
+    }
+
+    /// Draws a text for a new question of this type about `subject`.
+    fn question_text(self, subject: &str, random: &mut Random) -> String {
         match self {
-            Status::New => "NEW",
-            Status::InProgress => "IN_PROGRESS",
-            Status::Paused => "PAUSED",
-            Status::Completed => "COMPLETED",
-            Status::Draft => "DRAFT",
-            Status::Archived => "ARCHIVED",
+            Kind::Nps => format!("How likely are you to recommend {subject} to a friend or colleague?"),
+            Kind::Likert => format!("{subject} is easy to use."),
+            Kind::Open => (*random.pick(&[
+                "What could we do better?",
+                "What is the main reason for your score?",
+                "Was hat Ihnen gefehlt?",
+                "Anything else? 💬",
+            ]))
+            .to_owned(),
+            Kind::MultipleChoice => format!("Which of these matters most to you in {subject}?"),
+            Kind::MultipleSelect => "Which of these have you used? (choose all that apply)".to_owned(),
+            Kind::Matrix => format!("How do you rate these parts of {subject}?"),
+            Kind::RankOrder => "Put these in order of importance.".to_owned(),
+            Kind::MaxDiff => "Which is least and which is most important?".to_owned(),
+            Kind::VideoVoice => "Tell us in a short video or voice message.".to_owned(),
+            Kind::ConsentLegal => "I agree to the recording of this session.".to_owned(),
+            Kind::TextUrlPrompt => "Thank you! Read more on our site.".to_owned(),
         }
+    }
+}
+
+/// The question members of a response record.
+pub(crate) struct QuestionText<'a> {
+    pub(crate) id: i64,
+    pub(crate) text: Option<&'a str>,
+    pub(crate) kind: &'a str,
+}
+
+impl QuestionText<'_> {
+    /// Returns the members as JSON text, without braces.
+    pub(crate) fn fragment(&self) -> String {
+        let text = self.text.map(|text| format!(r#""questionText":{},"#, json_of(text))).unwrap_or_default();
+        format!(r#""questionId":{},{text}"questionType":{}"#, self.id, json_of(self.kind))
     }
 }
 
@@ -68,8 +158,7 @@ pub(crate) struct Question {
     pub(crate) columns: &'static [&'static str],
     /// The highest value of a LIKERT question.
     pub(crate) scale_max: i64,
-    /// The labels of the left and right end of the scale.
-    labels: Option<(&'static str, &'static str)>,
+    labels: Option<Labels>,
 }
 
 /// A survey.
@@ -111,14 +200,13 @@ impl Survey {
         };
         let latest_ms = if number < 3 { start_ms } else { start_ms + (now_ms - start_ms) * 2 / 3 };
         let created_ms = random.between(start_ms - 120 * DAY_MS, latest_ms - DAY_MS);
-        let is_launched = !matches!(status, Status::New | Status::Draft);
-        let launched_ms = is_launched.then(|| created_ms + random.between(60_000, DAY_MS / 2));
-        let is_over = matches!(status, Status::Completed | Status::Archived);
-        let completed_ms = launched_ms.filter(|_| is_over).map(|launched| random.between(launched + 1000, now_ms));
+        let launched_ms = status.is_launched().then(|| created_ms + random.between(60_000, DAY_MS / 2));
+        let completed_ms =
+            launched_ms.filter(|_| status.is_over()).map(|launched| random.between(launched + 1000, now_ms));
         let subject = random.pick(words::SUBJECTS);
         let questions = (0..random.between(4, 8))
             .map(|at| {
-                let forced = Kind::ALL[number as usize % Kind::ALL.len()];
+                let (forced, ..) = Kind::ALL[number as usize % Kind::ALL.len()];
                 let kind = match at {
                     0 if random.percent(70) => Kind::Nps,
                     1 => forced,
@@ -149,31 +237,31 @@ impl Survey {
         }
     }
 
+    /// Gives the survey another status, and the times that follow from it.
+    pub(super) fn change_status(&mut self, status: Status, now_ms: i64) {
+        self.status = status;
+        self.updated_ms = now_ms;
+        self.completed_ms = status.is_over().then_some(now_ms);
+        self.launched_ms = self.launched_ms.or(status.is_launched().then_some(now_ms));
+    }
+
     /// Appends the survey's record.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        let time = |at_ms: Option<i64>| {
-            at_ms.map(|at_ms| {
-                let mut text = Vec::new();
-                json_text::push_time(&mut text, at_ms, json_text::TimeStyle::Millis);
-                String::from_utf8_lossy(&text).trim_matches('"').to_owned()
-            })
-        };
         let record = SurveyRecord {
             id: self.id,
             name: &self.name,
             platform: if self.is_link { "link" } else { "web" },
             kind: "CONTINUOUS",
             status: self.status,
-            created_at: time(Some(self.created_ms)),
-            updated_at: time(Some(self.updated_ms)),
-            launched_at: time(self.launched_ms),
-            completed_at: time(self.completed_ms),
+            created_at: self.created_ms.into(),
+            updated_at: self.updated_ms.into(),
+            launched_at: self.launched_ms.map(Time::from),
+            completed_at: self.completed_ms.map(Time::from),
             total_response_limit: self.response_limit,
             constraints: &self.constraints,
             questions: self.questions.iter().map(Question::record).collect(),
         };
-        // Writing to a vector cannot fail, and the record has only string keys.
-        let _ = serde_json::to_writer(out, &record);
+        push(out, &record);
     }
 }
 
@@ -202,7 +290,7 @@ fn pages(is_link: bool, id: i64, random: &mut Random) -> Vec<String> {
         let folder = ["home", "reports", "größe"][number as usize % 3];
         format!("https://app.example.com/{folder}/items?id={}&q=a%20b#tab-{number}", 1000 * id + number)
     };
-    (0..random.between(2, 6)).map(|number| json_text::quoted(&page(number))).collect()
+    (0..random.between(2, 6)).map(|number| json_of(&page(number))).collect()
 }
 
 #[derive(Serialize)]
@@ -214,10 +302,10 @@ struct SurveyRecord<'a> {
     #[serde(rename = "type")]
     kind: &'a str,
     status: Status,
-    created_at: Option<String>,
-    updated_at: Option<String>,
-    launched_at: Option<String>,
-    completed_at: Option<String>,
+    created_at: Time,
+    updated_at: Time,
+    launched_at: Option<Time>,
+    completed_at: Option<Time>,
     total_response_limit: Option<i64>,
     constraints: &'a [Constraint],
     questions: Vec<QuestionRecord<'a>>,
@@ -247,15 +335,16 @@ struct OptionRecord<'a> {
 struct OptionsProperties<'a> {
     intro_text: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    labels: Option<Labels<'a>>,
+    labels: Option<Labels>,
     #[serde(skip_serializing_if = "<[&str]>::is_empty")]
     columns: &'a [&'a str],
 }
 
-#[derive(Serialize)]
-struct Labels<'a> {
-    left: &'a str,
-    right: &'a str,
+/// The labels of the ends of a scale.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Labels {
+    left: &'static str,
+    right: &'static str,
 }
 
 impl Question {
@@ -274,9 +363,9 @@ impl Question {
             _ => Vec::new(),
         };
         let labels = match kind {
-            Kind::MaxDiff => Some(("Least important", "Most important")),
-            Kind::Nps => Some(("Not likely", "Very likely")),
-            Kind::Likert => Some(("Disagree", "Agree")),
+            Kind::MaxDiff => Some(Labels { left: "Least important", right: "Most important" }),
+            Kind::Nps => Some(Labels { left: "Not likely", right: "Very likely" }),
+            Kind::Likert => Some(Labels { left: "Disagree", right: "Agree" }),
             _ => None,
         };
         let columns = if kind == Kind::Matrix { *random.pick(words::COLUMNS) } else { &[] };
@@ -305,7 +394,7 @@ impl Question {
                 .collect(),
             options_properties: has_properties.then(|| OptionsProperties {
                 intro_text: "",
-                labels: self.labels.map(|(left, right)| Labels { left, right }),
+                labels: self.labels,
                 columns: self.columns,
             }),
             routing_options: None,
