@@ -104,52 +104,66 @@ pub struct Applied {
     pub already_applied: bool,
 }
 
-/// Counts of the scan's rows by kind of change: the columns of the same names in `sync_windows`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
-pub struct RowCounts {
+/// Defines [`RowCounts`] from the names of its counts.
+macro_rules! row_counts {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Counts of the scan's rows by kind of change: the columns of the same names in `sync_windows`.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+        pub struct RowCounts {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl RowCounts {
+            /// Reads each count by its name. Returns the first error of `count`.
+            pub fn read<E>(count: impl Fn(&str) -> Result<u64, E>) -> Result<Self, E> {
+                Ok(Self { $($name: count(stringify!($name))?,)* })
+            }
+
+            /// Returns the count with this name; `None` for an unknown name.
+            pub fn named(&self, name: &str) -> Option<u64> {
+                let counts = [$((stringify!($name), self.$name)),*];
+                counts.into_iter().find(|(known, _)| *known == name).map(|(_, count)| count)
+            }
+        }
+
+        impl std::ops::AddAssign for RowCounts {
+            fn add_assign(&mut self, other: Self) {
+                $(self.$name += other.$name;)*
+            }
+        }
+    };
+}
+
+row_counts! {
     /// Records in the pages.
-    pub rows_read: u64,
+    rows_read,
     /// New rows.
-    pub inserted: u64,
+    inserted,
     /// Rows that were replaced: the content changed (also by a soft deletion), the row returned after it had vanished,
     /// another record with its key became current, or further rows with its key were removed.
-    pub updated: u64,
+    updated,
     /// Rows that only got columns that no earlier scan had requested, after a setting changed. The service changed
     /// nothing.
-    pub filled_in: u64,
+    filled_in,
     /// Rows without a change.
-    pub unchanged: u64,
+    unchanged,
     /// Rows that got a `deletedAt`.
-    pub soft_deleted: u64,
+    soft_deleted,
     /// Rows that are marked as vanished.
-    pub vanished: u64,
+    vanished,
     /// Rows that seem to have vanished and are not marked: they are too many to believe, or a record that is no JSON
     /// may be one of them.
-    pub withheld: u64,
+    withheld,
     /// New rows in `rejects`.
-    pub rejected: u64,
+    rejected,
     /// New rows in `response_history` with the reason `collision`, or in `rejects` with `key_collision`.
-    pub collisions: u64,
+    collisions,
     /// Records whose creation time lies outside of the window.
-    pub outside_window: u64,
+    outside_window,
 }
 
 impl RowCounts {
-    /// Adds the counts of another scan.
-    pub fn add(&mut self, other: &RowCounts) {
-        self.rows_read += other.rows_read;
-        self.inserted += other.inserted;
-        self.updated += other.updated;
-        self.filled_in += other.filled_in;
-        self.unchanged += other.unchanged;
-        self.soft_deleted += other.soft_deleted;
-        self.vanished += other.vanished;
-        self.withheld += other.withheld;
-        self.rejected += other.rejected;
-        self.collisions += other.collisions;
-        self.outside_window += other.outside_window;
-    }
-
     /// Returns the counts of the data of one scan that several warehouses applied: every record counts once. A record
     /// that is changed in one warehouse and new in another, which was added later, is changed. A reject or collision
     /// that one warehouse knew is known. `withheld` is the largest of all: a person must look at rows that any

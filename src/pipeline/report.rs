@@ -56,7 +56,7 @@ impl StreamReport {
     pub(super) fn add_scan(&mut self, pages: u64, counts: &RowCounts) {
         self.windows += 1;
         self.pages += pages;
-        self.counts.add(counts);
+        self.counts += *counts;
     }
 }
 

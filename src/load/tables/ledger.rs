@@ -124,40 +124,20 @@ fn cell<'a>(column: &str, scan: &'a Scan, counts: &RowCounts, proof: Proof) -> C
         "window_end" => Cell::at_ms(scan.window.end_ms),
         "flags" => Cell::Integer(scan.flags.bits().into()),
         "scanned_at" | "_synced_at" => Cell::at_ms(scan.started_ms),
-        "rows_read" => Cell::count(counts.rows_read),
-        "inserted" => Cell::count(counts.inserted),
-        "updated" => Cell::count(counts.updated),
-        "filled_in" => Cell::count(counts.filled_in),
-        "unchanged" => Cell::count(counts.unchanged),
-        "soft_deleted" => Cell::count(counts.soft_deleted),
-        "vanished" => Cell::count(counts.vanished),
-        "withheld" => Cell::count(counts.withheld),
-        "rejected" => Cell::count(counts.rejected),
-        "collisions" => Cell::count(counts.collisions),
         KEYS_CHECKED => Cell::Boolean(true),
-        "outside_window" => Cell::count(counts.outside_window),
         "pages" => Cell::count(proof.pages),
         "end_style" => Cell::text_or_null(proof.end.map(EndStyle::name)),
         "_run_id" => Cell::Text(&scan.run_id.0),
-        _ => Cell::Null,
+        other => counts.named(other).map_or(Cell::Null, Cell::count),
     }
 }
 
 /// Returns the counts in a ledger row.
 fn counts(row: Row<'_>) -> Result<RowCounts, LoadError> {
-    Ok(RowCounts {
-        rows_read: row.count("rows_read")?,
-        inserted: row.count("inserted")?,
-        updated: row.count("updated")?,
+    RowCounts::read(|name| match name {
         // NULL in rows of versions that counted such rows as updated.
-        filled_in: row.integer_or_null("filled_in")?.map_or(0, i64::unsigned_abs),
-        unchanged: row.count("unchanged")?,
-        soft_deleted: row.count("soft_deleted")?,
-        vanished: row.count("vanished")?,
-        withheld: row.count("withheld")?,
-        rejected: row.count("rejected")?,
-        collisions: row.count("collisions")?,
-        outside_window: row.count("outside_window")?,
+        "filled_in" => Ok(row.integer_or_null(name)?.map_or(0, i64::unsigned_abs)),
+        _ => row.count(name),
     })
 }
 
