@@ -90,3 +90,27 @@ pub(super) fn copy_rows(
     })?;
     Ok(copied)
 }
+
+/// Defines `cell`, which returns the value of a column for a record (NULL for an unknown column), and `read_record`, which
+/// reads a record from a row. Each field has its kind, its column, and if need be a second column with the same value.
+macro_rules! record_columns {
+    ($record:ident { $($field:ident: $kind:ident $column:literal $(and $second:literal)?,)* }) => {
+        fn cell<'a>(column: &str, record: &'a $record) -> Cell<'a> {
+            match column {
+                $($column $(| $second)? => record_columns!(@cell $kind record.$field),)*
+                _ => Cell::Null,
+            }
+        }
+
+        fn read_record(row: Row<'_>) -> Result<$record, LoadError> {
+            Ok($record { $($field: row.$kind($column)?.into(),)* })
+        }
+    };
+    (@cell run_id $value:expr) => { Cell::Text(&$value.0) };
+    (@cell text $value:expr) => { Cell::Text(&$value) };
+    (@cell integer $value:expr) => { Cell::Integer($value) };
+    (@cell integer_or_null $value:expr) => { Cell::integer_or_null($value) };
+    (@cell moment_ms $value:expr) => { Cell::at_ms($value) };
+    (@cell moment_ms_or_null $value:expr) => { $value.map_or(Cell::Null, Cell::at_ms) };
+}
+pub(super) use record_columns;

@@ -202,6 +202,11 @@ impl<'a> Row<'a> {
         Ok(column.is_valid(self.index).then(|| column.value(self.index)))
     }
 
+    /// Returns the id of a run in a column. Fails if the value is NULL.
+    pub fn run_id(&self, name: &str) -> Result<RunId, LoadError> {
+        self.text(name).map(|id| RunId(id.to_owned()))
+    }
+
     /// Returns the integer in a column. Fails if the value is NULL.
     pub fn integer(&self, name: &str) -> Result<i64, LoadError> {
         required(name, self.integer_or_null(name)?)

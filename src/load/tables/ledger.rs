@@ -19,7 +19,7 @@ use crate::{
         scan::CountCorrection,
         store::{BufferedStore, Filter, TableChange, boolean_column, text_column, with_column},
     },
-    model::{EndStyle, FlagSet, Proof, RunId, Scan, ScanId, Scope, Stream, Window},
+    model::{EndStyle, FlagSet, Proof, Scan, ScanId, Scope, Stream, Window},
 };
 
 const TABLE: &str = "sync_windows";
@@ -148,7 +148,7 @@ fn entry(row: Row<'_>) -> Result<LedgerEntry, LoadError> {
     let stream: Stream = stream.parse().map_err(unknown)?;
     let scan = Scan {
         id: ScanId(row.text("scan_id")?.to_owned()),
-        run_id: RunId(row.text("_run_id")?.to_owned()),
+        run_id: row.run_id("_run_id")?,
         scope: Scope { stream, survey_id: row.integer_or_null("survey_id")? },
         window: Window::new(row.moment_ms("window_start")?, row.moment_ms("window_end")?),
         flags: FlagSet::from_bits(u8::try_from(row.integer("flags")?).unwrap_or_default()),
@@ -167,6 +167,7 @@ mod tests {
         super::fixture::{memory, put},
         *,
     };
+    use crate::model::RunId;
 
     fn scan(id: &str, stream: Stream, survey_id: Option<i64>) -> Scan {
         Scan {

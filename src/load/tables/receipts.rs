@@ -1,7 +1,7 @@
 //! The table `erasures`: a receipt of each erasure. A receipt does not name the erased person.
 
 use super::{
-    access::{records_in, upsert_records},
+    access::{record_columns, records_in, upsert_records},
     cells::{Cell, Row},
 };
 use crate::{
@@ -65,59 +65,30 @@ pub(in crate::load) fn record(store: &mut BufferedStore, records: &[ErasureRecor
 
 /// Returns all receipts, in no particular order.
 pub(in crate::load) fn all(store: &mut BufferedStore) -> Result<Vec<ErasureRecord>, LoadError> {
-    records_in(store, contract(TABLE)?, &Filter::all(), receipt)
+    records_in(store, contract(TABLE)?, &Filter::all(), read_record)
 }
 
-/// Returns the value of a column of `erasures` for a receipt; NULL for an unknown column.
-fn cell<'a>(column: &str, record: &'a ErasureRecord) -> Cell<'a> {
-    match column {
-        "erasure_id" => Cell::Text(&record.erasure_id),
-        "kind" => Cell::Text(&record.kind),
-        "requested_at" => Cell::at_ms(record.requested_ms),
-        "finished_at" | "_synced_at" => Cell::at_ms(record.finished_ms),
-        "people" => Cell::Integer(record.people),
-        "identifiers" => Cell::Integer(record.identifiers),
-        "not_followed" => Cell::Integer(record.not_followed),
-        "purge_requests" => Cell::Text(&record.purge_requests),
-        "delay_seconds" => Cell::integer_or_null(record.delay_seconds),
-        "suppressed_from" => record.suppressed_from_ms.map_or(Cell::Null, Cell::at_ms),
-        "removed" => Cell::Text(&record.removed),
-        "searched" => Cell::Text(&record.searched),
-        "mentions" => Cell::Integer(record.mentions),
-        "redacted" => Cell::Integer(record.redacted),
-        "outcome" => Cell::Text(&record.outcome),
-        "service_checked_at" => record.service_checked_ms.map_or(Cell::Null, Cell::at_ms),
-        "service_users_checked" => Cell::integer_or_null(record.service_users_checked),
-        "suppression_ended_at" => record.suppression_ended_ms.map_or(Cell::Null, Cell::at_ms),
-        "_run_id" => Cell::Text(&record.run_id.0),
-        _ => Cell::Null,
-    }
-}
-
-/// Reads a row of `erasures`.
-fn receipt(row: Row<'_>) -> Result<ErasureRecord, LoadError> {
-    Ok(ErasureRecord {
-        erasure_id: row.text("erasure_id")?.to_owned(),
-        kind: row.text("kind")?.to_owned(),
-        requested_ms: row.moment_ms("requested_at")?,
-        finished_ms: row.moment_ms("finished_at")?,
-        people: row.integer("people")?,
-        identifiers: row.integer("identifiers")?,
-        not_followed: row.integer("not_followed")?,
-        purge_requests: row.text("purge_requests")?.to_owned(),
-        delay_seconds: row.integer_or_null("delay_seconds")?,
-        suppressed_from_ms: row.moment_ms_or_null("suppressed_from")?,
-        removed: row.text("removed")?.to_owned(),
-        searched: row.text("searched")?.to_owned(),
-        mentions: row.integer("mentions")?,
-        redacted: row.integer("redacted")?,
-        outcome: row.text("outcome")?.to_owned(),
-        service_checked_ms: row.moment_ms_or_null("service_checked_at")?,
-        service_users_checked: row.integer_or_null("service_users_checked")?,
-        suppression_ended_ms: row.moment_ms_or_null("suppression_ended_at")?,
-        run_id: RunId(row.text("_run_id")?.to_owned()),
-    })
-}
+record_columns!(ErasureRecord {
+    erasure_id: text "erasure_id",
+    kind: text "kind",
+    requested_ms: moment_ms "requested_at",
+    finished_ms: moment_ms "finished_at" and "_synced_at",
+    people: integer "people",
+    identifiers: integer "identifiers",
+    not_followed: integer "not_followed",
+    purge_requests: text "purge_requests",
+    delay_seconds: integer_or_null "delay_seconds",
+    suppressed_from_ms: moment_ms_or_null "suppressed_from",
+    removed: text "removed",
+    searched: text "searched",
+    mentions: integer "mentions",
+    redacted: integer "redacted",
+    outcome: text "outcome",
+    service_checked_ms: moment_ms_or_null "service_checked_at",
+    service_users_checked: integer_or_null "service_users_checked",
+    suppression_ended_ms: moment_ms_or_null "suppression_ended_at",
+    run_id: run_id "_run_id",
+});
 
 #[cfg(test)]
 mod tests {

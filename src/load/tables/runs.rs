@@ -1,16 +1,13 @@
 //! The table `sync_runs`: one row with the report of each run.
 
 use super::{
-    access::{records_in, upsert_records},
+    access::{record_columns, records_in, upsert_records},
     cells::{Cell, Row},
 };
-use crate::{
-    load::{
-        LoadError, RunRecord,
-        contract::contract,
-        store::{BufferedStore, Filter},
-    },
-    model::RunId,
+use crate::load::{
+    LoadError, RunRecord,
+    contract::contract,
+    store::{BufferedStore, Filter},
 };
 
 const TABLE: &str = "sync_runs";
@@ -23,45 +20,26 @@ pub(in crate::load) fn record(store: &mut BufferedStore, runs: &[RunRecord]) -> 
 
 /// Returns all runs, in no particular order.
 pub(in crate::load) fn all(store: &mut BufferedStore) -> Result<Vec<RunRecord>, LoadError> {
-    records_in(store, contract(TABLE)?, &Filter::all(), run)
+    records_in(store, contract(TABLE)?, &Filter::all(), read_record)
 }
 
-/// Returns the value of a column of `sync_runs` for a run; NULL for an unknown column.
-fn cell<'a>(column: &str, run: &'a RunRecord) -> Cell<'a> {
-    match column {
-        "run_id" | "_run_id" => Cell::Text(&run.run_id.0),
-        "command" => Cell::Text(&run.command),
-        "outcome" => Cell::Text(&run.outcome),
-        "exit_code" => Cell::Integer(run.exit_code),
-        "started_at" => Cell::at_ms(run.started_ms),
-        "finished_at" | "_synced_at" => Cell::at_ms(run.finished_ms),
-        "base_url" => Cell::Text(&run.base_url),
-        "environment" => Cell::Text(&run.environment),
-        "program_version" => Cell::Text(&run.program_version),
-        "report" => Cell::Text(&run.report),
-        _ => Cell::Null,
-    }
-}
-
-/// Reads a row of `sync_runs`.
-fn run(row: Row<'_>) -> Result<RunRecord, LoadError> {
-    Ok(RunRecord {
-        run_id: RunId(row.text("run_id")?.to_owned()),
-        command: row.text("command")?.to_owned(),
-        outcome: row.text("outcome")?.to_owned(),
-        exit_code: row.integer("exit_code")?,
-        started_ms: row.moment_ms("started_at")?,
-        finished_ms: row.moment_ms("finished_at")?,
-        base_url: row.text("base_url")?.to_owned(),
-        environment: row.text("environment")?.to_owned(),
-        program_version: row.text("program_version")?.to_owned(),
-        report: row.text("report")?.to_owned(),
-    })
-}
+record_columns!(RunRecord {
+    run_id: run_id "run_id" and "_run_id",
+    command: text "command",
+    outcome: text "outcome",
+    exit_code: integer "exit_code",
+    started_ms: moment_ms "started_at",
+    finished_ms: moment_ms "finished_at" and "_synced_at",
+    base_url: text "base_url",
+    environment: text "environment",
+    program_version: text "program_version",
+    report: text "report",
+});
 
 #[cfg(test)]
 mod tests {
     use super::{super::fixture::memory, *};
+    use crate::model::RunId;
 
     fn record_of(id: &str, outcome: &str) -> RunRecord {
         RunRecord {
