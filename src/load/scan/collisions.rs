@@ -11,9 +11,8 @@ use arrow::{
 use foldhash::{HashMap, HashSet};
 
 use super::{
-    filled_tables::is_requested,
     records::{Record, rows_where, stored_rows},
-    stamps::{WINNER_COLUMN, column_of, not_later_than_scan, null, rows_of, started, text},
+    stamps::{WINNER_COLUMN, column_of, is_requested, not_later_than_scan, null, rows_of, started, text},
     value_hashes::value_hashes,
 };
 use crate::{

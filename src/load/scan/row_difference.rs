@@ -1,4 +1,4 @@
-//! Compares a record with the stored row of its key, column by column.
+//! Compares a record with the stored row of its key, column by column, and by its child rows.
 
 use std::cmp::Ordering;
 
@@ -7,10 +7,10 @@ use arrow::{
     compute::SortOptions,
 };
 
-use super::{fields::FieldRows, filled_tables::is_requested, value_hashes::TextKind};
+use super::{child_digests::ChildDigests, fields::FieldRows, stamps::is_requested, value_hashes::TextKind};
 use crate::{
     load::{LoadError, error::invalid_rows, store::number_column},
-    model::{FlagSet, Scan},
+    model::{FlagSet, FlatPage, Scan},
     schema::{Column, Table},
 };
 
@@ -131,5 +131,27 @@ impl<'t> Comparer<'t> {
     fn had_flag(&self, stored: usize, flag: FlagSet) -> bool {
         let flags = self.flags.as_ref().and_then(|flags| flags.get(stored));
         flags.is_none_or(|flags| flags & i64::from(flag.bits()) != 0)
+    }
+}
+
+/// Compares the rows of a page with stored rows, by columns and by child rows.
+pub(super) struct PageComparison<'a> {
+    pub columns: Comparer<'a>,
+    /// Digests of the stored child rows and of the page's child rows, in this order; `None` if child rows are not
+    /// compared.
+    pub children: Option<(&'a ChildDigests, ChildDigests)>,
+}
+
+impl PageComparison<'_> {
+    /// Returns how the row of the page differs from the row `old` of the stored rows. Different child rows count as
+    /// an edit.
+    pub fn difference(&self, page: &FlatPage, row: usize, old: usize) -> RowDifference {
+        let key = page.key_hashes.get(row).copied().unwrap_or_default();
+        match &self.children {
+            Some((stored, returned)) if stored.differing_tables(returned, key).next().is_some() => {
+                RowDifference::Edited
+            }
+            _ => self.columns.difference(row, old),
+        }
     }
 }

@@ -10,9 +10,9 @@ use arrow::array::{Array as _, ArrayRef, RecordBatch, StringArray};
 use foldhash::{HashMap, HashMapExt as _, HashSet};
 
 use super::{
-    filled_tables::{includes_snapshots, is_filled_by},
     records::{Record, records_of, rows_where},
     rejects,
+    stamps::{includes_snapshots, is_filled_by},
 };
 use crate::{
     load::{

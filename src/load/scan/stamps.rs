@@ -1,4 +1,5 @@
-//! Builds the rows that a scan writes, with the columns that have the same value in every row of a scan.
+//! Which tables and columns a scan fills, and the rows that it writes, with the columns that have the same value in every
+//! row of a scan.
 
 use std::sync::Arc;
 
@@ -9,19 +10,39 @@ use arrow::{
     datatypes::{Field, Schema},
 };
 
-use super::filled_tables::is_requested;
 use crate::{
     load::{
         LoadError,
         error::invalid_rows,
         store::{TableChange, clamped_us, time_column},
     },
-    model::Scan,
-    schema::{Column, Origin, Table},
+    model::{Flag, Scan, Stream},
+    schema::{Column, Origin, Table, TableKind},
 };
 
 /// The column of the history with the creation time of the record that won a collision.
 pub(super) const WINNER_COLUMN: &str = "collided_with";
+
+/// Returns true if the pages of the scan's stream can contain rows of the table.
+pub(super) fn is_filled_by(table: &Table, scan: &Scan) -> bool {
+    table.stream.as_deref() == Some(scan.scope.stream.name())
+        && matches!(table.kind, TableKind::Base | TableKind::Child | TableKind::Versioned)
+}
+
+/// Returns true if the scan returns snapshots of visitors with its records.
+pub(super) fn includes_snapshots(scan: &Scan) -> bool {
+    scan.flags.contains(Flag::WithSnapshots) && scan.scope.stream == Stream::Responses
+}
+
+/// Returns true if the scan requested the fields from which the rows of the child table are built.
+pub(super) fn includes_child(scan: &Scan, child: &Table) -> bool {
+    child.flag.is_none_or(|flag| scan.flags.contains(flag))
+}
+
+/// Returns true if the scan requested the field that the column stores.
+pub(super) fn is_requested(scan: &Scan, column: &Column) -> bool {
+    column.flag.is_none_or(|flag| scan.flags.contains(flag))
+}
 
 /// Returns the start of the scan in epoch microseconds, limited to the times that a warehouse can store.
 pub(super) fn started_us(scan: &Scan) -> i64 {

@@ -10,15 +10,15 @@ use super::{
     child_digests::{ChildDigests, move_with_parents},
     classify::{Classification, RecordChange, UpdateCause},
     collisions::have_lost,
-    filled_tables::{includes_child, is_requested},
-    page_comparison::PageComparison,
-    record_set::RecordSet,
-    records::{Record, rows_where},
+    records::{Record, RecordSet, rows_where},
     returned::vanished_rows,
-    row_difference::{Comparer, RowDifference},
+    row_difference::{Comparer, PageComparison, RowDifference},
     snapshots::NewSnapshots,
     staged::StagedScan,
-    stamps::{column_of, ended_versions, new_rows, not_later_than_scan, rows_of, stamp, started, text},
+    stamps::{
+        column_of, ended_versions, includes_child, is_requested, new_rows, not_later_than_scan, rows_of, stamp,
+        started, text,
+    },
     stored::{OldRows, StoredRows},
 };
 use crate::{
