@@ -8,8 +8,7 @@ use arrow::{array::RecordBatch, compute::interleave_record_batch, datatypes::Sch
 use super::{
     chunk::ChunkSize,
     order::SortKeys,
-    pick::Pick,
-    rows_reader::{RowsReader, read_picked},
+    rows_reader::{Pick, RowsReader, read_picked},
 };
 use crate::{
     load::{LoadError, error::invalid_rows},

@@ -7,12 +7,12 @@
 //! publish. A *pick* is a selection of rows of a file.
 //!
 //! Reading order:
-//! [`options`] and [`limits`]; [`root`] (the folder), its [`lock`], [`partition`] (how tables are cut) and [`tree`]
+//! [`options`]; [`root`] (the folder), its [`lock`], [`partition`] (how tables are cut) and [`tree`]
 //! (the files);
-//! [`layer`], [`part`] and [`old_part`] (waiting commits), [`sources`] (the files of a partition);
+//! [`part`] (waiting commits), [`sources`] (the files of a partition);
 //! [`order`] and [`table_file`] (the content of a file), [`sorted_rows`] (sorting in memory), [`open_part`] (writing a
 //! commit);
-//! [`pick`], [`rows_reader`], [`row_tests`] and [`removed_keys`] (selecting rows), [`partition_cache`] and [`read`];
+//! [`rows_reader`] and [`removed_keys`] (selecting rows), [`partition_cache`] and [`read`];
 //! [`merge`], [`runs`], [`partition_merge`], [`publish`] and [`parallel`]; [`inventory`] (the list of files);
 //! [`store`];
 //! [`disk`] (the durable steps on the file system).
@@ -20,11 +20,8 @@
 mod chunk;
 mod disk;
 mod inventory;
-mod layer;
-mod limits;
 mod lock;
 mod merge;
-mod old_part;
 mod open_part;
 mod options;
 mod order;
@@ -33,12 +30,10 @@ mod part;
 mod partition;
 mod partition_cache;
 mod partition_merge;
-mod pick;
 mod publish;
 mod read;
 mod removed_keys;
 mod root;
-mod row_tests;
 mod rows_reader;
 mod runs;
 mod sorted_rows;

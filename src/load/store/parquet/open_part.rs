@@ -12,9 +12,8 @@ use arrow::{
 
 use super::{
     disk::Disk,
-    layer::{Layer, LayerTables, RowsFile, TableLayer},
     parallel::{run_parallel, worker_count},
-    part::{MANIFEST_FILE, Manifest, Part, finished_folder, new_folder},
+    part::{Layer, LayerTables, MANIFEST_FILE, Manifest, Part, RowsFile, TableLayer, finished_folder, new_folder},
     root::Root,
     sorted_rows::{PartitionRows, SortedRows, distinct_partitions},
     table_file::{self, Notes},

@@ -1,22 +1,26 @@
 //! A part: one commit as a folder of files, durable but not yet visible to readers.
 //!
-//! The folder is written under another name, and its rename is the commit. [`super::old_part`] reads parts that earlier
-//! program versions wrote.
+//! The folder is written under another name, and its rename is the commit. A part has layers: changes of a transaction
+//! as files in the folder, at most one change for each table. The removals of a layer apply to the rows of older layers
+//! and of the partition's file. They do not apply to the rows that the layer itself or a later layer adds.
+//!
+//! A part of an earlier program version is read as a part with one layer. It has, for each table, a file of removed
+//! keys and a file with rows of several partitions. The rows of a partition that had no rows before the commit are in a
+//! separate file.
 
 use std::{
-    fs,
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
     path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    disk::Disk,
-    layer::{Layer, LayerTables},
-    old_part,
-    root::Root,
+use super::{disk::Disk, partition::Partition, root::Root, tree::read_footer};
+use crate::{
+    load::{LoadError, store::TimeRange},
+    schema::Table,
 };
-use crate::load::LoadError;
 
 /// The file name of the manifest of a part.
 pub(super) const MANIFEST_FILE: &str = "part.json";
@@ -26,6 +30,91 @@ const UNFINISHED_SUFFIX: &str = ".tmp";
 const LABEL_CHARS_MAX: usize = 64;
 /// Version of the manifest. A manifest with a newer version is refused.
 const FORMAT_VERSION: u32 = 2;
+
+/// A file of rows or of keys in the folder of a part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct RowsFile {
+    /// Name in the folder of the part.
+    pub(super) name: String,
+    /// Number of rows or keys in the file.
+    pub(super) rows: u64,
+    /// Half-open range of the partition column, in epoch microseconds; `None` for a table without partitions, or if
+    /// unknown.
+    bounds_us: Option<[i64; 2]>,
+    /// The partitions that the rows belong to; empty for a table without partitions.
+    pub(super) partitions: BTreeSet<Partition>,
+}
+
+impl RowsFile {
+    /// Describes a file with these rows or keys.
+    pub(super) fn new(name: String, rows: u64, bounds: Option<TimeRange>, partitions: BTreeSet<Partition>) -> Self {
+        let bounds_us = bounds.map(|bounds| [bounds.start_us, bounds.end_us]);
+        Self { name, rows, bounds_us, partitions }
+    }
+
+    /// Returns the range of the partition column over the rows. Returns `None` for a table without partitions, or if
+    /// the range is unknown.
+    pub(super) fn bounds(&self) -> Option<TimeRange> {
+        self.bounds_us.map(|[start_us, end_us]| TimeRange { start_us, end_us })
+    }
+
+    /// Returns true if the file may have rows of the partition within the range. If `partition` is `None`, any
+    /// partition counts; if `range` is `None`, any time counts. A file of unknown range may have rows at any time.
+    pub(super) fn may_contain(&self, partition: Option<Partition>, range: Option<TimeRange>) -> bool {
+        let is_of_partition = partition.is_none_or(|partition| self.partitions.contains(&partition));
+        is_of_partition && self.bounds().zip(range).is_none_or(|(bounds, range)| bounds.overlaps(range))
+    }
+
+    /// Returns the partitions of the rows. For a table without partitions, the list has one entry: `None`.
+    fn partition_keys(&self) -> Vec<Option<Partition>> {
+        if self.partitions.is_empty() { vec![None] } else { self.partitions.iter().copied().map(Some).collect() }
+    }
+}
+
+/// The changes of a layer in one table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct TableLayer {
+    /// The file with the keys of removed rows, in the columns of [`crate::load::store::removal_columns`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) removed: Option<RowsFile>,
+    /// The files with added rows, one for each partition. Parts of earlier program versions have rows of several
+    /// partitions in one file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) added: Vec<RowsFile>,
+}
+
+impl TableLayer {
+    /// Returns the partitions in which rows are removed or added.
+    pub(super) fn partitions(&self) -> BTreeSet<Option<Partition>> {
+        self.removed.iter().chain(&self.added).flat_map(RowsFile::partition_keys).collect()
+    }
+}
+
+/// The changes of a layer by table, as in the manifest of a part.
+pub(super) type LayerTables = BTreeMap<String, TableLayer>;
+
+/// One layer of a part.
+#[derive(Clone, Debug)]
+pub(super) struct Layer {
+    /// Number of the part.
+    pub(super) part: u64,
+    /// Folder of the part.
+    pub(super) folder: PathBuf,
+    /// The changes by table.
+    pub(super) tables: LayerTables,
+}
+
+impl Layer {
+    /// Returns the changes of the layer in one table, or `None` if the layer does not change the table.
+    pub(super) fn table(&self, table: &Table) -> Option<&TableLayer> {
+        self.tables.get(&table.name)
+    }
+
+    /// Returns the path of a file of the layer.
+    pub(super) fn path(&self, file: &RowsFile) -> PathBuf {
+        self.folder.join(&file.name)
+    }
+}
 
 /// The manifest of a part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -127,10 +216,10 @@ fn folders(root: &Root) -> Result<(Vec<PathBuf>, Vec<PathBuf>), LoadError> {
     let failed = LoadError::io("read", &folder);
     let entries = match fs::read_dir(&folder) {
         // The folder can be missing only for a reader: a writer creates it.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok((Vec::new(), Vec::new())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), Vec::new())),
         entries => entries.map_err(failed)?,
     };
-    let paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>, std::io::Error>>().map_err(failed)?;
+    let paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>, io::Error>>().map_err(failed)?;
     Ok(paths.into_iter().partition(|path| !path.to_string_lossy().ends_with(UNFINISHED_SUFFIX)))
 }
 
@@ -144,7 +233,7 @@ fn read_parts(root: &Root, folders: Vec<PathBuf>) -> Result<Vec<Part>, LoadError
 /// Reads one part, also a part of an earlier program version. Fails with `Damaged` or `Newer` if its manifest cannot be
 /// read.
 fn read(root: &Root, folder: PathBuf) -> Result<Part, LoadError> {
-    if let Some(old) = old_part::read(root, &folder)? {
+    if let Some(old) = read_old(root, &folder)? {
         return Part::new(Manifest::new(old.number, old.run_id, vec![old.tables]), folder);
     }
     let path = folder.join(MANIFEST_FILE);
@@ -168,4 +257,87 @@ fn folder_bytes(folder: &Path) -> Result<u64, LoadError> {
         bytes += entry.and_then(|entry| entry.metadata()).map_err(failed)?.len();
     }
     Ok(bytes)
+}
+
+/// The file name of the manifest of a part of an earlier version.
+const OLD_MANIFEST_FILE: &str = "ledger.json";
+
+/// The fields of the manifest that are still read.
+#[derive(Debug, Deserialize)]
+struct OldManifest {
+    /// The number of the part.
+    number: u64,
+    /// The scans of the commit, the newest last.
+    scans: Vec<serde_json::Value>,
+    tables: BTreeMap<String, OldChanges>,
+}
+
+/// The changes of a table: the extents of the files of added rows and of removed keys.
+#[derive(Debug, Deserialize)]
+struct OldChanges {
+    /// The file with added rows, also of several partitions; `None` if there is none.
+    upserts: Option<OldExtent>,
+    /// The file with the keys of removed rows; `None` if there is none.
+    deletes: Option<OldExtent>,
+    /// The partitions that had no rows before the commit. The rows of each are in a separate file.
+    #[serde(default)]
+    whole: BTreeSet<Partition>,
+}
+
+/// The extent of a file: number, time range and partitions of its rows.
+#[derive(Debug, Deserialize)]
+struct OldExtent {
+    rows: u64,
+    /// Half-open range of the partition column, in epoch microseconds; `None` for a table without partitions.
+    bounds_us: Option<[i64; 2]>,
+    partitions: BTreeSet<Partition>,
+}
+
+impl OldExtent {
+    /// Converts the extent to the present version's description of the file with this name.
+    fn file(self, name: String) -> RowsFile {
+        let bounds = self.bounds_us.map(|[start_us, end_us]| TimeRange { start_us, end_us });
+        RowsFile::new(name, self.rows, bounds, self.partitions)
+    }
+}
+
+/// The content of a part of an earlier version.
+struct OldPart {
+    number: u64,
+    run_id: Option<String>,
+    tables: LayerTables,
+}
+
+/// Reads the part in the folder. Returns `None` if the folder has no manifest of an earlier version.
+fn read_old(root: &Root, folder: &Path) -> Result<Option<OldPart>, LoadError> {
+    let path = folder.join(OLD_MANIFEST_FILE);
+    let text = match fs::read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        text => text.map_err(LoadError::io("read", &path))?,
+    };
+    let manifest: OldManifest = serde_json::from_slice(&text)
+        .map_err(|error| LoadError::Damaged { path, why: format!("it cannot be read: {error}") })?;
+    let mut tables = LayerTables::new();
+    for (name, changes) in manifest.tables {
+        tables.insert(name.clone(), table_layer(root, folder, &name, changes)?);
+    }
+    let run_id = manifest.scans.last().and_then(|applied| applied.pointer("/scan/run_id")?.as_str());
+    Ok(Some(OldPart { number: manifest.number, run_id: run_id.map(str::to_owned), tables }))
+}
+
+/// Converts the changes of one table to the present version.
+fn table_layer(root: &Root, folder: &Path, table: &str, changes: OldChanges) -> Result<TableLayer, LoadError> {
+    let removed = changes.deletes.map(|extent| extent.file(format!("{table}.delete.parquet")));
+    let mut added: Vec<_> =
+        changes.upserts.into_iter().map(|extent| extent.file(format!("{table}.upsert.parquet"))).collect();
+    for partition in changes.whole {
+        let name = format!("{table}.{}.parquet", partition.first_day);
+        let path = folder.join(&name);
+        // An interrupted publish may have moved the file into the table, so a missing file counts as empty here. The
+        // store checks later that it was moved and not lost.
+        let rows = if path.is_file() { read_footer(root, &path)?.rows } else { 0 };
+        let bounds = root.partition_by().bounds(partition);
+        added.push(RowsFile::new(name, rows, Some(bounds), [partition].into()));
+    }
+    Ok(TableLayer { removed, added })
 }

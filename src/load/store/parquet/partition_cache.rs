@@ -15,9 +15,7 @@ use arrow::{array::RecordBatch, compute::concat_batches, datatypes::SchemaRef};
 
 use super::{
     partition::Partition,
-    pick::{Pick, PickedGroup},
-    row_tests::pick_within,
-    rows_reader::{GroupBatches, PickedRows, RowsReader},
+    rows_reader::{GroupBatches, Pick, PickedGroup, PickedRows, RowsReader, pick_within},
 };
 use crate::{
     load::{

@@ -4,13 +4,12 @@ use std::path::Path;
 
 use super::{
     disk::Disk,
-    layer::Layer,
-    limits::Limits,
+    options::Limits,
+    part::Layer,
     partition::Partition,
     removed_keys::RemovedKeys,
     root::Root,
-    row_tests::pick_partition,
-    rows_reader::RowsReader,
+    rows_reader::{RowsReader, pick_partition},
     runs::{Run, RunWriter, Target},
     sources::{Content, Source, Sources},
     table_file::Notes,

@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     disk::Disk,
-    limits::Limits,
+    options::Limits,
     parallel::{run_parallel, worker_count},
     part::Part,
     partition::Partition,

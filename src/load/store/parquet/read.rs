@@ -5,14 +5,12 @@
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use super::{
-    layer::Layer,
+    part::Layer,
     partition::Partition,
     partition_cache::{CacheRequest, CachedRows, PartitionCache},
-    pick::Pick,
     removed_keys::RemovedKeys,
     root::Root,
-    row_tests::{pick_keys, pick_partition, pick_within},
-    rows_reader::{PickedRows, RowsReader, read_picked},
+    rows_reader::{Pick, PickedRows, RowsReader, pick_keys, pick_partition, pick_within, read_picked},
     sources::{Content, FILE_ORDER, Source, Sources},
     tree::Tree,
 };

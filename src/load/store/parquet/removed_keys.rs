@@ -5,8 +5,7 @@ use arrow::{array::RecordBatch, buffer::BooleanBuffer, datatypes::SchemaRef};
 use foldhash::HashMap;
 
 use super::{
-    pick::Pick,
-    rows_reader::{PickedRows, RowsReader, narrow, read_picked},
+    rows_reader::{Pick, PickedRows, RowsReader, narrow, read_picked},
     sources::Removal,
 };
 use crate::{

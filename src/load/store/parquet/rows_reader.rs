@@ -1,4 +1,5 @@
-//! Reads rows of one Parquet file: some columns of some rows, one row group at a time.
+//! Selects and reads rows of one Parquet file: some columns of some rows, one row group at a time. A [`Pick`] is a
+//! selection: some of the file's row groups, and some rows of each.
 
 use std::{
     fs::File,
@@ -13,7 +14,7 @@ use arrow::{
 use parquet::{
     arrow::{
         ProjectionMask,
-        arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder},
+        arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection},
     },
     errors::ParquetError,
     file::{
@@ -24,12 +25,12 @@ use parquet::{
 
 use super::{
     order,
-    pick::{Pick, PickedGroup},
+    partition::{Partition, PartitionBy},
 };
 use crate::{
     load::{
         LoadError,
-        store::{TimeRange, fit},
+        store::{KeySet, TimeRange, fit, read_schema, rows_within, time_column},
     },
     schema::Table,
 };
@@ -40,6 +41,64 @@ const BATCH_ROWS: usize = 2048;
 const BATCH_BYTES: usize = 1 << 20;
 /// Assumed limit of the size of a dictionary, in bytes: the default limit of the Parquet writer.
 const DICTIONARY_BYTES_MAX: usize = 1 << 20;
+
+/// The picked rows of one row group.
+#[derive(Clone, Debug)]
+pub(super) struct PickedGroup {
+    /// Index of the row group in its file; for rows in the cache, of the cached batch.
+    pub(super) index: usize,
+    /// Number of rows of the row group, picked or not.
+    pub(super) rows: usize,
+    /// One bit for each row of the row group, set if the row is picked; `None` if every row is picked.
+    pub(super) kept: Option<BooleanBuffer>,
+}
+
+impl PickedGroup {
+    /// Returns the number of picked rows.
+    pub(super) fn count(&self) -> usize {
+        self.kept.as_ref().map_or(self.rows, BooleanBuffer::count_set_bits)
+    }
+
+    /// Returns the picked rows in the type that the Parquet reader takes, or `None` if every row is picked.
+    pub(super) fn selection(&self) -> Option<RowSelection> {
+        let kept = self.kept.as_ref()?;
+        let ranges = kept.set_slices().map(|(start, end)| start..end);
+        Some(RowSelection::from_consecutive_ranges(ranges, self.rows))
+    }
+
+    /// Returns this pick without the rows whose bit in `kept` is not set. `kept` has one bit for each row that is
+    /// picked now, not for each row of the group.
+    pub(super) fn narrowed(&self, kept: BooleanBuffer) -> Self {
+        let kept = match &self.kept {
+            None => kept,
+            Some(before) => {
+                let mut kept_of_all_rows = vec![false; self.rows];
+                for (row, is_kept) in before.set_indices().zip(kept.iter()) {
+                    if let Some(bit) = kept_of_all_rows.get_mut(row) {
+                        *bit = is_kept;
+                    }
+                }
+                BooleanBuffer::from(kept_of_all_rows)
+            }
+        };
+        let has_all_rows = kept.count_set_bits() == self.rows;
+        Self { kept: (!has_all_rows).then_some(kept), ..*self }
+    }
+}
+
+/// Picked rows of a file, in the order of the file.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pick {
+    /// The row groups with picked rows; all other row groups have none.
+    pub(super) groups: Vec<PickedGroup>,
+}
+
+impl Pick {
+    /// Returns the number of picked rows.
+    pub(super) fn count(&self) -> usize {
+        self.groups.iter().map(PickedGroup::count).sum()
+    }
+}
 
 /// The batches of one row group, one after the other.
 pub(super) type GroupBatches<'a> = Box<dyn Iterator<Item = Result<RecordBatch, LoadError>> + 'a>;
@@ -223,4 +282,38 @@ pub(super) fn unreadable(path: &Path, error: ParquetError) -> LoadError {
         }
         error => LoadError::Damaged { path: path.to_owned(), why: format!("it cannot be read: {error}") },
     }
+}
+
+/// Reduces a pick to the rows whose partition column is within the range. In a table without partitions, keeps every
+/// row.
+pub(super) fn pick_within(
+    table: &Table,
+    rows: &dyn PickedRows,
+    pick: &Pick,
+    range: TimeRange,
+) -> Result<Pick, LoadError> {
+    let schema = read_schema(table, &table.partition.as_deref().into_iter().collect::<Vec<_>>())?;
+    narrow(rows, pick, &schema, |batch| rows_within(table, batch, range))
+}
+
+/// Reduces a pick to the rows that belong to the partition. In a table without partitions, keeps every row.
+pub(super) fn pick_partition(
+    table: &Table,
+    rows: &dyn PickedRows,
+    pick: &Pick,
+    partition_by: PartitionBy,
+    partition: Partition,
+) -> Result<Pick, LoadError> {
+    let Some(column) = table.partition.as_deref() else { return Ok(pick.clone()) };
+    let schema = read_schema(table, &[column])?;
+    narrow(rows, pick, &schema, |batch| {
+        let times = time_column(batch, column)?;
+        Ok(times.values().iter().map(|time_us| partition_by.of(*time_us) == partition).collect())
+    })
+}
+
+/// Reduces a pick to the rows that have one of the keys.
+pub(super) fn pick_keys(table: &Table, rows: &dyn PickedRows, pick: &Pick, keys: &KeySet) -> Result<Pick, LoadError> {
+    let schema = read_schema(table, keys.columns())?;
+    narrow(rows, pick, &schema, |batch| keys.contains(batch))
 }

@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 use arrow::array::RecordBatch;
 
 use super::{
-    limits::Limits,
     merge::{Merge, OpenRun},
+    options::Limits,
     partition::{Partition, PartitionBy},
-    pick::Pick,
-    rows_reader::{RowsReader, read_picked},
+    rows_reader::{Pick, RowsReader, read_picked},
     sorted_rows::SortedRows,
     table_file::{Notes, TableFile},
 };

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{layer::Layer, partition::Partition};
+use super::{part::Layer, partition::Partition};
 use crate::{load::store::TimeRange, schema::Table};
 
 /// Order of the partition's file, which is older than every layer.

@@ -5,11 +5,9 @@ use std::path::Path;
 use super::{
     disk::Disk,
     inventory,
-    layer::Layer,
-    limits::Limits,
     open_part::{OpenPart, WriteContext},
-    options::ParquetOptions,
-    part::{self, Part},
+    options::{Limits, ParquetOptions},
+    part::{self, Layer, Part},
     partition_cache::PartitionCache,
     publish::Publisher,
     read::TableRead,

@@ -3,14 +3,14 @@
 use super::{
     super::{
         chunk::CHUNK_ROWS,
-        layer::Layer,
-        limits::Limits,
         merge::{Merge, OpenRun},
-        rows_reader::RowsReader,
         runs::{Run, RunWriter, Target},
         sorted_rows::SortedRows,
         table_file::Notes,
     },
+    options::Limits,
+    part::Layer,
+    rows_reader::RowsReader,
     *,
 };
 use crate::schema::{Table, table};

@@ -6,7 +6,7 @@ use super::{
     rows::{all_columns, assert_published, change},
     *,
 };
-use crate::{load::store::parquet::limits::Limits, schema::table};
+use crate::{load::store::parquet::options::Limits, schema::table};
 
 /// Times at the edges of partitions and within them.
 const MOMENTS_US: [i64; 7] = [
