@@ -1,8 +1,8 @@
-//! What parts of a load cost, each alone: saved pages received over loopback, flattened, compressed and written to a
-//! file. No HTTP, no comparison, no ledger, and what one part finds out costs the next nothing.
+//! Measures the CPU time of each step of a load alone: receive saved pages over loopback, flatten, compress, write to a
+//! file. There is no HTTP, no comparison and no ledger, and no step uses the result of an earlier step.
 //!
-//! `floor FOLDER SCRATCH` reads the pages `*.json` of the folder, and prints CPU seconds as one JSON object; it writes
-//! into the scratch folder. `make bench` runs it; it is no benchmark of the program.
+//! `floor FOLDER SCRATCH` reads the pages `*.json` of the folder, and prints CPU seconds as one JSON object. It writes
+//! into the scratch folder. `make bench` runs it; it does not benchmark the program.
 
 use std::{
     error::Error,
@@ -19,15 +19,15 @@ use studysync::{
     model::{DriftRules, Stream},
 };
 
-/// The level of zstd at which the archive keeps pages.
+/// The zstd level of the archive.
 const ARCHIVE_LEVEL: i32 = 1;
-/// Bytes that are read from a socket at once.
+/// Bytes per read from a socket.
 const RECEIVE_BYTES: usize = 256 * 1024;
-/// Units of the times in `/proc/self/stat`, the same on every Linux.
+/// Clock ticks per second in `/proc/self/stat`, the same on every Linux.
 const TICKS_PER_SEC: f64 = 100.0;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // Cargo hands `--bench` to every benchmark.
+    // Cargo passes `--bench` to every benchmark.
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
     let [folder, scratch] = arguments.as_slice() else {
         println!("usage: floor FOLDER SCRATCH (see `make bench`)");
@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The CPU seconds that this process spends on the work.
+/// Returns the CPU seconds that this process spends on `work`.
 fn costed(work: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Result<f64, Box<dyn Error>> {
     let begun = cpu_secs()?;
     work()?;
@@ -65,15 +65,16 @@ fn cpu_secs() -> Result<f64, Box<dyn Error>> {
     stat_secs(&fs::read_to_string("/proc/self/stat")?)
 }
 
-/// CPU seconds in a text of `/proc/…/stat`.
+/// Parses the CPU seconds from the text of `/proc/…/stat`.
 fn stat_secs(stat: &str) -> Result<f64, Box<dyn Error>> {
-    // The name may hold anything; behind its bracket user and system time are the fields 11 and 12, from 0.
+    // The process name may contain any character. After its closing bracket, user and system time are fields 11 and 12,
+    // counted from 0.
     let (_, fields) = stat.rsplit_once(')').ok_or("no bracket in stat")?;
     let ticks: Vec<f64> = fields.split_whitespace().skip(11).take(2).map(str::parse).collect::<Result<_, _>>()?;
     Ok(ticks.iter().sum::<f64>() / TICKS_PER_SEC)
 }
 
-/// CPU seconds of the thread that reads the pages from a socket into one buffer. Sending them is another's work.
+/// Returns the CPU seconds of the thread that reads the pages from a socket into one buffer. Another thread sends them.
 fn received(pages: &[Vec<u8>]) -> Result<f64, Box<dyn Error>> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
@@ -98,7 +99,7 @@ fn flatten(page: &[u8]) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Compressed as the archive does it, into one file that is synced once.
+/// Compresses the pages as the archive does, and writes them to one file that is synced once.
 fn keep(pages: &[Vec<u8>], path: &Path) -> Result<(), Box<dyn Error>> {
     let mut compressor = zstd::bulk::Compressor::new(ARCHIVE_LEVEL)?;
     let mut file = File::create(path)?;

@@ -1,7 +1,7 @@
-//! One pass through a hot path at a time, for counting its instructions:
-//! `hot_paths PATH`, under callgrind, by `make instructions`.
+//! Runs one hot path once, so that its instructions can be counted: `hot_paths PATH` under callgrind, by `make
+//! instructions`.
 //!
-//! It reads no clock. Each path runs once before it is counted, so that what happens only once is left out.
+//! It reads no clock. Each path runs once before it is counted, so that one-time initialization is left out.
 
 use std::hint::black_box;
 
@@ -16,10 +16,10 @@ use pages::Pages;
 #[expect(dead_code, reason = "the pages of one question type are for `micro`")]
 mod pages;
 
-/// Windows of each of the two sets that are united.
+/// Windows in each of the two sets that are merged.
 const WINDOWS: i64 = 10_000;
 
-/// The paths, by name: what they are given, and what is counted.
+/// The paths: name, function that makes the input, function that is counted.
 const PATHS: [(&str, fn() -> Vec<u8>, fn(&[u8]) -> usize); 6] = [
     ("flatten_1000_responses", plain_page, flatten),
     ("flatten_1000_responses_all_flags", flagged_page, flatten),
@@ -40,7 +40,7 @@ fn main() {
     black_box(counted_path(*path, &input));
 }
 
-/// What callgrind counts: from here to its return.
+/// The function that callgrind counts, from its call to its return.
 #[inline(never)]
 fn counted_path(path: fn(&[u8]) -> usize, input: &[u8]) -> usize {
     black_box(path)(black_box(input))
@@ -67,7 +67,7 @@ fn walk_envelope(body: &[u8]) -> usize {
     envelope::parse(body).expect("the sandbox sends pages").rows
 }
 
-/// Every second window of a second, or those between them.
+/// One-second windows with gaps of one second between them.
 fn comb(first: i64) -> impl Iterator<Item = Window> {
     (0..WINDOWS).map(move |number| {
         let start_ms = (number * 2 + first) * 1000;

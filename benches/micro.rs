@@ -1,8 +1,8 @@
-//! What one page costs on one core: flatten by question type and by flag, the walk over an envelope,
-//! sets of windows, hashes.
+//! Measures the cost of one page on one core: flatten by question type and by flag, parse an envelope, merge sets of
+//! windows, hash.
 //!
-//! `cargo bench --bench micro` (with the flags of CONTRIBUTING.md). It says how fast a stage is by itself; how fast the
-//! program is says `make bench`, and whether it became slower `make instructions`.
+//! `cargo bench --bench micro` (with the flags of CONTRIBUTING.md) measures each stage alone. `make bench` measures the
+//! speed of the program, and `make instructions` shows whether it became slower.
 
 use std::{hint::black_box, time::Duration};
 
@@ -18,9 +18,9 @@ use pages::{PAGE_ROWS, Pages};
 
 mod pages;
 
-/// Sizes of sets, in windows: a first night, some years by the day, the most that the issue of growth asks for.
+/// Sizes of sets, in windows: a first night, some years by day, and the largest size to test.
 const WINDOWS: [i64; 3] = [1, 100, 10_000];
-/// Bytes that one row contributes to a hash: a key, a plain answer, one with all flags.
+/// Bytes that one row contributes to a hash: a key, a plain answer, an answer with all flags.
 const HASHED_BYTES: [usize; 3] = [48, 400, 1600];
 
 fn main() {
@@ -93,7 +93,7 @@ fn walk_envelopes(criterion: &mut Criterion, pages: &Pages) {
     group.finish();
 }
 
-/// Windows with gaps between them, and the gaps: added to each other they merge into one.
+/// Windows with gaps between them, and the windows that fill the gaps. Together they merge into one.
 fn combs(windows: i64) -> (Vec<Window>, Vec<Window>) {
     const LENGTH_MS: i64 = 1000;
     let at = |number: i64| Window::new(number * LENGTH_MS, (number + 1) * LENGTH_MS);

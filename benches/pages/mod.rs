@@ -1,4 +1,4 @@
-//! The pages that the benchmarks read: what the sandbox answers to a fixed seed, so the same bytes on every machine.
+//! The pages that the benchmarks read: the answers of the sandbox for a fixed seed, the same bytes on every machine.
 //!
 //! It opens no socket and measures nothing.
 
@@ -13,14 +13,14 @@ use serde_json::value::RawValue;
 use studysync::model::{Flag, FlagSet};
 use studysync_sandbox::{InProcess, Sandbox, Settings};
 
-/// Records of a page, the most that the service sends at once.
+/// Records per page: the maximum that the service sends.
 pub const PAGE_ROWS: usize = 1000;
-/// Responses of the sandbox: enough for every question type to occur.
+/// Responses in the sandbox: enough for every question type to occur.
 const RESPONSES: u64 = 20_000;
-/// The largest body that is taken, in bytes.
+/// The largest body that the client accepts, in bytes.
 const BODY_BYTES_MAX: usize = 64 << 20;
 
-/// A service with a fixed seed, and a runtime to ask it in.
+/// A service with a fixed seed, and the runtime for requests to it.
 pub struct Pages {
     service: InProcess,
     runtime: tokio::runtime::Runtime,
@@ -45,7 +45,8 @@ impl Pages {
         self.page(&format!("/v1/{name}"))
     }
 
-    /// For each question type, by its name, a page of [`PAGE_ROWS`] records of it alone. Records of rare types repeat.
+    /// For each question type, by name, a page of [`PAGE_ROWS`] records of that type only. Records of rare types
+    /// repeat.
     pub fn by_question_type(&self, flags: FlagSet) -> BTreeMap<String, Vec<u8>> {
         let mut records: BTreeMap<String, Vec<String>> = BTreeMap::new();
         let mut token = String::new();

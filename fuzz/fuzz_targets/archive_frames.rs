@@ -1,7 +1,7 @@
-//! Bytes on disk: any file is read without a panic, and a damaged one gives whole pages and nothing else (promise P2).
+//! Files of the archive: any bytes are read without a panic, and a damaged file returns only whole pages (promise P2).
 //!
-//! The first byte chooses: the input is the file itself;
-//! or its lines are pages, which are written, damaged and read back.
+//! The first byte chooses the mode. Either the input is the file itself, or its lines are pages, which are written,
+//! damaged and read back.
 
 #![no_main]
 

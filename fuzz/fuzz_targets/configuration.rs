@@ -1,4 +1,4 @@
-//! Whatever stands in the configuration file, it becomes settings within their limits, or an error with a text.
+//! Any configuration file becomes settings within their limits, or an error with a text.
 
 #![no_main]
 
@@ -11,7 +11,7 @@ fuzz_target!(|text: &str| match resolve_text(text) {
         assert!(settings.throttle.requests_per_sec_max.is_none_or(|rate| rate.is_finite() && rate > 0.0));
         for stream in &settings.streams {
             assert!((1..=1000).contains(&stream.page_rows));
-            // What is shown can be read again.
+            // The printed form can be parsed again.
             let shown = stream.rescan.to_string();
             assert!(!shown.contains('-'), "an age of less than nothing: {shown}");
         }

@@ -1,4 +1,4 @@
-//! Moments, as people write them and as services do, are read like chrono reads them, or not at all.
+//! Times in the forms of people and services: the parser agrees with chrono, or rejects the text.
 
 #![no_main]
 
@@ -13,7 +13,7 @@ use studysync::{
 fuzz_target!(|text: &str| {
     if let Ok(at_ms) = parse_date(text) {
         let shown = format_ms(at_ms);
-        // Years of more than four digits are shown in a form that is not read again.
+        // Years of more than four digits are printed in a form that the parser does not accept.
         if (-62_135_596_800_000..253_402_300_800_000).contains(&at_ms) {
             assert_eq!(parse_date(&shown), Ok(at_ms), "{text} is shown as {shown}");
         }
@@ -24,12 +24,12 @@ fuzz_target!(|text: &str| {
     let moment = read_text_moment(text);
     if let Ok(known) = DateTime::parse_from_rfc3339(text) {
         let utc = known.to_utc();
-        // A leap second is the first moment of the next minute.
+        // A leap second is read as the first instant of the next minute.
         if (1..=9999).contains(&utc.year()) && utc.nanosecond() < 1_000_000_000 {
             assert_eq!(moment, Some(utc.timestamp_micros()), "{text}");
         }
     }
-    // As a value inside a record: a text in quotes says the same, and no JSON fails.
+    // As a JSON value inside a record: the quoted text gives the same time, and valid JSON never fails.
     if !text.bytes().any(|byte| byte == b'"' || byte == b'\\' || byte < 0x20) {
         assert_eq!(read_timestamp(&format!("\"{text}\"")), moment, "{text}");
     }

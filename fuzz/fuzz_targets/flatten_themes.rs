@@ -1,4 +1,4 @@
-//! Records of `themes`, whatever they hold, land in a table or in the rejects.
+//! Any record of `themes` becomes a row of a table or a reject.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Sets of milliseconds against a naive model: one flag a millisecond. Four bytes are one step.
+//! Compares sets of milliseconds with a naive model, which has one flag per millisecond. Four bytes are one step.
 
 #![no_main]
 
@@ -7,7 +7,7 @@ use studysync::model::{IntervalSet, Window};
 
 const SIZE: usize = 256;
 
-/// Where the model's first millisecond lies: the arithmetic must not depend on it.
+/// The model's first millisecond. The arithmetic must not depend on it.
 fn origin(selector: u8) -> i64 {
     match selector % 4 {
         0 => 0,

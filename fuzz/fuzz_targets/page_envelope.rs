@@ -1,4 +1,4 @@
-//! The envelope of a page agrees with `flatten` for each stream, and with serde_json's own reading of the same text.
+//! The parsed envelope of a page agrees with `flatten` for each stream, and with serde_json for the same text.
 
 #![no_main]
 
@@ -13,7 +13,7 @@ use studysync_fuzz::hold_page;
 fuzz_target!(|body: &[u8]| {
     Stream::ALL.into_iter().for_each(|stream| hold_page(stream, body));
     let Ok(envelope) = envelope::parse(body) else { return };
-    // serde_json's tree has a limit of depth, which the envelope has not: only what both can read is compared.
+    // serde_json limits the nesting depth, the envelope parser does not. Only texts that both can read are compared.
     let Ok(Value::Object(tree)) = serde_json::from_slice(body) else { return };
     assert_eq!(tree["data"].as_array().map(Vec::len), Some(envelope.rows));
     match tree.get("cursor") {

@@ -1,4 +1,4 @@
-//! Whatever stands in `Retry-After`, the wait is none, or positive and bounded.
+//! For any value of `Retry-After`, the wait is none, or positive and bounded.
 //! The first eight bytes are the service's clock.
 
 #![no_main]
@@ -19,7 +19,7 @@ fuzz_target!(|input: &[u8]| {
     for wait in each.into_iter().flatten() {
         assert!(!wait.is_zero() && wait <= TEN_YEARS, "{wait:?}");
     }
-    // A number means what it says, to the microsecond, unless it can only be a moment.
+    // A number is a count of seconds, exact to the microsecond, unless it is so large that it must be a time.
     if let (Ok(text), Some(wait)) = (std::str::from_utf8(values), all) {
         if let Some(secs) = text.trim().parse::<u32>().ok().filter(|secs| *secs < 1_000_000_000) {
             assert_eq!(wait, Duration::from_secs(secs.into()).min(TEN_YEARS));

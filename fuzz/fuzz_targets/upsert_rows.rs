@@ -1,4 +1,5 @@
-//! Rows of users to be sent, as CSV and as lines of JSON: each is read or set aside, and what is read is what is sent.
+//! Rows of users for upsert requests, as CSV and as JSON lines: each row is parsed or rejected, and a parsed row is
+//! sent unchanged.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! What several targets hold a page to. Each function panics where a promise is broken, and does nothing else.
+//! Checks of a page that several targets share. Each function panics if a promise is broken, and has no other effect.
 
 use studysync::{
     flatten::{FlattenError, flatten_page},
@@ -7,8 +7,9 @@ use studysync::{
     source::envelope,
 };
 
-/// Reads a body as `source` and `flatten` do, one after the other. What `source` lets through `flatten` must read, with
-/// as many records, and each of them lands (promise P1). The body's length chooses how drift is met.
+/// Parses a body as `source` and `flatten` do, one after the other. `flatten` must accept every page that `source`
+/// accepts, with as many records, and each record becomes a row or a reject (promise P1). The length of the body
+/// chooses the drift mode.
 pub fn hold_page(stream: Stream, body: &[u8]) {
     let modes = [DriftMode::Evolve, DriftMode::DiscardRow, DriftMode::DiscardValue];
     let mode = modes[body.len() % modes.len()];
@@ -25,7 +26,7 @@ fn hold_page_by(stream: Stream, body: &[u8], rules: DriftRules) {
             hold_records(stream, &flat);
         }
         (Ok(envelope), Err(error)) => panic!("{envelope:?} cannot be flattened: {error}"),
-        // Without its envelope a page is never flattened; it must not panic all the same.
+        // The program never flattens a page without an envelope. `flatten` must not panic on it either.
         (Err(problem), Ok(flat)) => {
             assert!(!matches!(problem, PageError::NotJson { .. }), "{problem}, and yet flattened");
             hold_records(stream, &flat);
@@ -34,7 +35,7 @@ fn hold_page_by(stream: Stream, body: &[u8], rules: DriftRules) {
     }
 }
 
-/// Every record is in the base table or in the rejects.
+/// Asserts that every record is in the base table or in the rejects.
 fn hold_records(stream: Stream, flat: &FlatPage) {
     let base_rows = flat.table(stream.name()).map_or(0, |rows| rows.num_rows());
     assert_eq!(base_rows + flat.rejects.len(), flat.records, "a record did not land");
@@ -44,7 +45,7 @@ fn hold_records(stream: Stream, flat: &FlatPage) {
     }
 }
 
-/// Records, separated by commas, in an envelope.
+/// Builds a page: an envelope around records, which commas separate.
 pub fn page_of(records: &[u8]) -> Vec<u8> {
     let mut body = Vec::with_capacity(records.len() + 32);
     body.extend_from_slice(b"{\"data\":[");

@@ -1,9 +1,9 @@
-//! Circles of files: each names something of the next one, and the last one something of the first, so that none of
-//! them can be read, or tested, without all others.
+//! Finds cycles of dependent files. In a cycle, each file uses an item of the next file, and the last file uses one of
+//! the first. None of them can be read or tested without all others.
 //!
-//! A file points at another one if it names an item of it by path. Re-exports are followed to the file that defines the
-//! item, so a `mod.rs` that only declares and re-exports is in no circle.
-//! A re-export alone, or `mod child;`, points at nothing.
+//! A file depends on another file if it names an item of it by path. Re-exports are followed to the file that defines
+//! the item, so a `mod.rs` that only declares and re-exports is in no cycle. A re-export alone, or `mod child;`, is no
+//! dependency.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,35 +13,35 @@ use super::{
     other_crates, product_code, read_folder,
 };
 
-/// Circles that are still there, with their files. They only shrink: what is broken here is taken off the list.
+/// Cycles that still exist, with their files. Remove a cycle from this list when it is broken; add none.
 const CIRCLES_LEFT: &[&str] = &[
     "archive/owner archive/rewrite archive/store",
     "flatten flatten/page flatten/responses flatten/surveys flatten/themes flatten/users",
     "sandbox/service sandbox/service/lists sandbox/service/purge sandbox/service/strikes sandbox/service/users",
 ];
 
-/// More re-exports than any path of ours goes through.
+/// Upper bound of the re-exports that one path may pass through.
 const STEPS_MAX: usize = 50;
 
-/// A module's name for something: the local name, and the path that it stands for.
+/// A name that a module imports: the local name, and the path that it stands for.
 #[derive(Clone, Debug)]
 struct Import {
-    /// `*` for all names of a module.
+    /// `*` for a glob import.
     name: String,
     path: Vec<String>,
     is_public: bool,
 }
 
-/// What a file defines and names.
+/// The names that a file defines and uses.
 #[derive(Debug, Default)]
 struct Module {
     items: BTreeSet<String>,
     imports: Vec<Import>,
-    /// Paths in the code beside `use`, from their first name on.
+    /// Paths in the code outside `use`, starting at their first name.
     paths: Vec<Vec<String>>,
 }
 
-/// The crate as far as paths go: the files by their module paths. The root is the empty one.
+/// The files of a crate by their module paths. The path of the root is empty.
 struct Tree {
     modules: BTreeMap<Vec<String>, Module>,
 }
@@ -52,8 +52,8 @@ impl Tree {
         Tree { modules: read.map(|(file, tokens)| (place_in_crate(file), Module::read(&tokens))).collect() }
     }
 
-    /// The module that defines what a path, written in `module`, names.
-    /// `None` for other crates, and for modules themselves.
+    /// Returns the module that defines the item that a path, written in `module`, names. `None` for items of other
+    /// crates, and for modules themselves.
     fn target(&self, module: &[String], path: &[String]) -> Option<Vec<String>> {
         self.walk(module, path, true, &mut BTreeSet::new())
     }
@@ -83,7 +83,7 @@ impl Tree {
         if here.items.contains(first) {
             return Some(module.to_vec());
         }
-        // `use maud::maud;` names a crate, not itself.
+        // `use maud::maud;` refers to the crate, not to this import.
         let imports = here.imports.iter().filter(|import| import.path[0] != import.name);
         for import in imports.clone().filter(|import| import.name == *first) {
             let path = [&import.path, rest].concat();
@@ -97,11 +97,11 @@ impl Tree {
                 return Some(target);
             }
         }
-        // What no file of ours defines by a plain item, behind a path that is ours: something that a macro made there.
+        // The path leads into this crate, but no file defines the name as a plain item: a macro in `module` made it.
         (!is_head && !here.imports.iter().any(|import| import.name == *first)).then(|| module.to_vec())
     }
 
-    /// The files that each file points at.
+    /// Returns the files that each file depends on.
     fn arrows(&self) -> BTreeMap<Vec<String>, BTreeSet<Vec<String>>> {
         let arrows = self.modules.iter().map(|(place, module)| {
             let used = module.imports.iter().filter(|import| import.name != "*" && module.uses(import));
@@ -136,11 +136,11 @@ impl Module {
                     module.items.extend(name.map(|name| name.as_str().to_owned()));
                 }
                 "macro_rules" => module.items.extend(tokens.get(index + 2).map(|name| name.as_str().to_owned())),
-                // A module within the file: its items are the file's.
+                // An inline module: its items belong to the file.
                 "mod" if depth == 0 && tokens.get(index + 2).is_some_and(|token| token == "{") => {
                     module.items.extend(after.map(|name| name.as_str().to_owned()));
                 }
-                // A declaration is no use.
+                // `mod name;` is a declaration, not a use.
                 "mod" => index += 1,
                 _ if token.is_word() && before != "::" && before != "." => {
                     let names = tokens[index..].chunks(2);
@@ -158,8 +158,8 @@ impl Module {
         module
     }
 
-    /// Whether the file itself does something with what it imports. Whatever it does not pass on, it does:
-    /// else it would not compile.
+    /// Returns whether the file itself uses an import. A private import is used, or the file would not compile without
+    /// a warning.
     fn uses(&self, import: &Import) -> bool {
         !import.is_public || self.paths.iter().any(|path| path[0] == import.name)
     }
@@ -170,14 +170,14 @@ fn place_in_crate(file: &SourceFile) -> Vec<String> {
 }
 
 fn end_of_import(tokens: &[Token], begin: usize) -> usize {
-    // A `use<'a>` of a bound ends at once.
+    // The `use<'a>` of a bound ends here.
     if tokens.get(begin + 1).is_some_and(|token| token == "<") {
         return begin + 1;
     }
     tokens[begin..].iter().position(|token| token == ";").map_or(tokens.len(), |length| begin + length)
 }
 
-/// What `a::b`, `a as b`, `a::{..}` and `a::*` bring.
+/// Collects the imports of `a::b`, `a as b`, `a::{..}` and `a::*`.
 fn imports_of(tokens: &[Token], before: &[String], is_public: bool, imports: &mut Vec<Import>) {
     let mut path = before.to_vec();
     let mut name = None;
@@ -204,7 +204,7 @@ fn imports_of(tokens: &[Token], before: &[String], is_public: bool, imports: &mu
     imports.push(Import { name, path, is_public });
 }
 
-/// The parts between the commas that stand in no brackets.
+/// Splits tokens at the commas that are outside all brackets.
 fn parts(tokens: &[Token]) -> Vec<&[Token]> {
     let mut depth = 0;
     let is_comma = |token: &Token| {
@@ -214,7 +214,7 @@ fn parts(tokens: &[Token]) -> Vec<&[Token]> {
     tokens.split(is_comma).filter(|part| !part.is_empty()).collect()
 }
 
-/// The files that each file points at, by name.
+/// The files that each file depends on, by name.
 pub struct Arrows(BTreeMap<String, BTreeSet<String>>);
 
 impl Arrows {
@@ -226,7 +226,7 @@ impl Arrows {
         Arrows(named.collect())
     }
 
-    /// The circles, each as its files. Two circles that share a file are one.
+    /// Returns the cycles, each as its files. Cycles that share a file are merged.
     pub fn circles(&self) -> Vec<BTreeSet<String>> {
         let reached: BTreeMap<&str, BTreeSet<&str>> =
             self.0.keys().map(|file| (file.as_str(), self.reached_from(file))).collect();
@@ -247,7 +247,7 @@ impl Arrows {
         reached
     }
 
-    /// The arrows within a circle, for whoever has to break it.
+    /// Returns the dependencies within a cycle, to help break it.
     pub fn within(&self, circle: &BTreeSet<String>) -> Vec<String> {
         let lines = circle.iter().map(|file| {
             let targets: Vec<&str> = self.0[file].intersection(circle).map(String::as_str).collect();
@@ -261,8 +261,8 @@ fn name_of(place: &[String]) -> String {
     if place.is_empty() { "lib".to_owned() } else { place.join("/") }
 }
 
-/// The arrows of all crates. No file points at one of another crate by `crate::` or `super::`,
-/// so each crate is read alone.
+/// The dependencies of the files of all crates. `crate::` and `super::` never lead to another crate, so each crate is
+/// read alone.
 fn arrows_of_all_crates() -> Arrows {
     let mut arrows = Arrows::between(&read_folder("src"));
     for name in other_crates() {

@@ -1,9 +1,9 @@
-//! Source text as the checks read it: tokens without comments, texts and test code, and the paths that they spell.
+//! A tokenizer for the checks: tokens without comments, literals and test code, and the paths that the tokens form.
 //!
-//! It knows as much of Rust's grammar as the checks need. A macro that builds a path from pieces would escape it;
-//! there is none.
+//! It parses only the part of Rust's grammar that the checks need. It would miss a macro that builds a path from
+//! pieces; the code has none.
 
-/// One word, `::`, or one sign, and its line, counted from 1.
+/// One word, `::`, or one punctuation character, and its line, counted from 1.
 #[derive(Clone, Debug)]
 pub struct Token {
     text: String,
@@ -36,21 +36,21 @@ fn is_word_sign(sign: char) -> bool {
     sign.is_alphanumeric() || sign == '_'
 }
 
-/// Stands for each text and character literal in [`all_tokens`].
+/// Stands for each string and character literal in [`all_tokens`].
 const LITERAL: &str = "\"";
 
 pub fn is_literal(token: &Token) -> bool {
     token == LITERAL
 }
 
-/// Takes the tokens of a file, without comments, texts and character literals.
+/// Returns the tokens of a file, without comments, strings and character literals.
 pub fn tokens(text: &str) -> Vec<Token> {
     let mut tokens = all_tokens(text);
     tokens.retain(|token| !is_literal(token));
     tokens
 }
 
-/// Takes the tokens of a file, without comments.
+/// Returns the tokens of a file, without comments.
 pub fn all_tokens(text: &str) -> Vec<Token> {
     let chars: Vec<char> = text.chars().collect();
     let at = |index: usize| chars.get(index).copied().unwrap_or('\0');
@@ -103,8 +103,8 @@ fn end_of_block_comment(chars: &[char], begin: usize) -> usize {
     index
 }
 
-/// Where a text or a character ends that begins here. 'x' and '\n' are characters; anything else after a quote is a
-/// lifetime.
+/// Returns the end of the string or character literal that begins here. 'x' and '\n' are characters; any other quote
+/// starts a lifetime.
 fn end_of_literal(chars: &[char], begin: usize) -> Option<usize> {
     match chars[begin..] {
         ['"', ..] => Some(end_of_text(chars, begin)),
@@ -122,7 +122,7 @@ fn end_of_text(chars: &[char], begin: usize) -> usize {
     index + 1
 }
 
-/// `r"..."` and `r#"..."#`, also with a `b` before.
+/// `r"..."` and `r#"..."#`, also with the prefix `b`.
 fn end_of_raw_text(chars: &[char], begin: usize) -> Option<usize> {
     let is_inside_word = begin > 0 && is_word_sign(chars[begin - 1]);
     let letters = if chars[begin..].starts_with(&['b', 'r']) { 2 } else { 1 };
@@ -139,7 +139,7 @@ fn end_of_raw_text(chars: &[char], begin: usize) -> Option<usize> {
     Some(open + 1 + length + close.len())
 }
 
-/// Drops what is compiled for tests alone: whatever stands behind `#[cfg(test)]`, to its `;` or its closing brace.
+/// Removes the code that is compiled for tests only: everything after `#[cfg(test)]`, up to its `;` or closing brace.
 pub fn without_tests(tokens: &[Token]) -> Vec<Token> {
     let mut kept = Vec::new();
     let mut index = 0;
@@ -174,7 +174,7 @@ pub fn end_of_item(tokens: &[Token], begin: usize) -> usize {
     tokens.len()
 }
 
-/// The modules that a file declares for tests alone: `#[cfg(test)] mod NAME;`.
+/// Returns the modules that a file declares for tests only: `#[cfg(test)] mod NAME;`.
 pub fn test_modules(tokens: &[Token]) -> Vec<String> {
     let declared = tokens.windows(TEST_MARK.len() + 3).filter(|window| is_test_mark(window));
     declared
@@ -185,8 +185,7 @@ pub fn test_modules(tokens: &[Token]) -> Vec<String> {
         .collect()
 }
 
-/// The top-level modules of this crate that the code of a module names,
-/// by `crate::` or by climbing up to it with `super::`.
+/// Returns the top-level modules of this crate that a module's code names, by `crate::` or by enough `super::`.
 pub fn modules_named(tokens: &[Token], module: &[String]) -> Vec<String> {
     let mut named = Vec::new();
     for (index, token) in tokens.iter().enumerate() {
@@ -196,7 +195,8 @@ pub fn modules_named(tokens: &[Token], module: &[String]) -> Vec<String> {
             heads(&rest[1..], &mut named);
         } else if token == "super" && begins_path {
             let climbs = rest.chunks(2).take_while(|pair| pair[0] == "super").count();
-            // Within the brackets of a `use` the path before them is climbed as well; no file of ours writes that.
+            // Inside the brackets of a `use`, `super::` before the brackets counts too. No file writes that, so it is
+            // not supported.
             if climbs == module.len() {
                 heads(&rest[climbs * 2 - 1..], &mut named);
             }
@@ -207,7 +207,7 @@ pub fn modules_named(tokens: &[Token], module: &[String]) -> Vec<String> {
     named
 }
 
-/// What follows `crate`: `:: name`, or `:: { name, name::{..}, .. }`.
+/// Collects the names after `crate`: `:: name`, or `:: { name, name::{..}, .. }`.
 fn heads(rest: &[Token], named: &mut Vec<String>) {
     if rest.first().is_none_or(|token| token != "::") {
         return;
@@ -234,8 +234,8 @@ fn heads(rest: &[Token], named: &mut Vec<String>) {
     }
 }
 
-/// Whether a path begins with this name: `name::..`, or `use name;`. Not one that continues another path: in
-/// `a::{name::B}` the name is a module of `a`.
+/// Returns whether a path begins with this name: `name::..`, or `use name;`. A name that continues another path does
+/// not count: in `a::{name::B}`, `name` is a module of `a`.
 pub fn begins_path(tokens: &[Token], name: &str) -> bool {
     let mut groups_continue: Vec<bool> = Vec::new();
     for (index, token) in tokens.iter().enumerate() {
@@ -254,7 +254,7 @@ pub fn begins_path(tokens: &[Token], name: &str) -> bool {
     false
 }
 
-/// Whether these tokens stand in the code, one after the other.
+/// Returns whether these tokens occur in the code, one directly after the other.
 pub fn has(tokens: &[Token], wanted: &[&str]) -> bool {
     tokens.windows(wanted.len()).any(|window| window.iter().zip(wanted).all(|(token, wanted)| *token == *wanted))
 }

@@ -1,31 +1,31 @@
-//! How long functions are, and what they take.
+//! Checks the length of functions, and the types of their parameters.
 
 use super::{SourceFile, assert_none, code::Token, product_code, read_crates};
 
-/// Functions that are still longer. They only get fewer.
+/// Functions that are still too long. Remove entries; add none.
 const LONG_LEFT: &[&str] = &["archive/spool.rs: recover", "config/template.rs: template", "erase/verify.rs: search"];
-/// Functions that still take a tuple, where a struct would name its parts. They only get fewer.
+/// Functions that still take a tuple, where a struct would name its parts. Remove entries; add none.
 const TUPLES_LEFT: &[&str] =
     &["erase/purge.rs: purge", "erase/verify.rs: search", "report/axis.rs: map", "report/page/coverage.rs: map"];
 
-/// From the line of `fn` to that of the closing brace.
+/// Maximum number of lines from `fn` to the closing brace.
 const LINES_MAX: usize = 60;
 
-/// A function as it is written.
+/// A function in the source.
 struct Function<'a> {
     name: &'a str,
-    /// Between the brackets.
+    /// The tokens between the brackets.
     parameters: &'a [Token],
     lines: usize,
 }
 
-/// The functions in this code; those without a body have no lines.
+/// Returns the functions in this code. A function without a body has no lines.
 fn functions(tokens: &[Token]) -> Vec<Function<'_>> {
     let begins = (0..tokens.len()).filter(|index| tokens[*index] == "fn");
     begins.filter_map(|begin| function_at(&tokens[begin..])).collect()
 }
 
-/// How many functions this code has.
+/// Returns the number of functions in this code.
 pub fn functions_in(tokens: &[Token]) -> usize {
     functions(tokens).len()
 }
@@ -35,7 +35,7 @@ fn function_at(tokens: &[Token]) -> Option<Function<'_>> {
     let open = end_of_generics(tokens, 2);
     let close = open + closing(&tokens[open..])?;
     let mut index = close + 1;
-    // `;` stands within brackets too: `[u8; 4]`.
+    // `;` also occurs within brackets: `[u8; 4]`.
     while !matches!(tokens.get(index)?.as_str(), "{" | ";") {
         let is_bracket = matches!(tokens[index].as_str(), "(" | "[");
         index += if is_bracket { closing(&tokens[index..])? } else { 0 } + 1;
@@ -45,7 +45,7 @@ fn function_at(tokens: &[Token]) -> Option<Function<'_>> {
     Some(Function { name, parameters: &tokens[open + 1..close], lines })
 }
 
-/// Behind `<..>`, if it stands there. The `>` of an arrow closes nothing.
+/// Returns the index after `<..>`, if generics are there. The `>` of `->` closes nothing.
 fn end_of_generics(tokens: &[Token], begin: usize) -> usize {
     let mut depth = 0;
     for (index, token) in tokens.iter().enumerate().skip(begin) {
@@ -61,7 +61,7 @@ fn end_of_generics(tokens: &[Token], begin: usize) -> usize {
     tokens.len()
 }
 
-/// The place of the bracket that closes the first one.
+/// Returns the index of the bracket that closes the first bracket.
 fn closing(tokens: &[Token]) -> Option<usize> {
     let mut depth = 0;
     tokens.iter().position(|token| {
@@ -74,7 +74,7 @@ fn closing(tokens: &[Token]) -> Option<usize> {
     })
 }
 
-/// Whether a parameter's type is a tuple, or a reference to one. `()` is none.
+/// Returns whether a parameter's type is a tuple, or a reference to a tuple. `()` does not count.
 fn has_tuple(parameters: &[Token]) -> bool {
     let mut depth = 0;
     parameters.iter().enumerate().any(|(index, token)| {
@@ -96,7 +96,7 @@ fn is_tuple(kind: &[Token]) -> bool {
     let words = kind.iter().take_while(|token| is_reference && token.is_word()).count();
     let is_bound = kind[..words].iter().any(|word| *word == "impl" || *word == "dyn");
     let kind = &kind[words..];
-    // Brackets around `impl A + B` make no tuple: a comma does.
+    // Brackets around `impl A + B` are no tuple; a comma makes a tuple.
     let inside = closing(kind).filter(|_| !is_bound && kind[0] == "(").map_or(&[][..], |end| &kind[1..end]);
     let mut depth = 0;
     inside.iter().any(|token| {
@@ -106,7 +106,7 @@ fn is_tuple(kind: &[Token]) -> bool {
     })
 }
 
-/// The functions of which something is true: place and name.
+/// Returns place and name of each function that satisfies the predicate.
 fn named(files: &[SourceFile], is_so: impl Fn(&Function<'_>) -> bool) -> Vec<String> {
     let of_file = |(file, tokens): (&SourceFile, Vec<Token>)| {
         let found = functions(&tokens).into_iter().filter(|function| is_so(function));
@@ -123,7 +123,7 @@ fn tuple_takers(files: &[SourceFile]) -> Vec<String> {
     named(files, |function| has_tuple(function.parameters))
 }
 
-/// What was found must be what is left, and nothing else.
+/// Asserts that the functions found are exactly those in the list of exceptions.
 fn compare(found: &[String], left: &[&str], what: &str) {
     let new = found.iter().filter(|name| !left.contains(&name.as_str())).map(|name| format!("{name}: {what}"));
     let gone = left.iter().filter(|name| !found.iter().any(|found| found == *name));

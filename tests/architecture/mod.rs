@@ -1,10 +1,10 @@
-//! The shape of the house, kept by tests: who may import whom, which crate lives where, and the habits of every file.
+//! The architecture as tests: which module may import which, which module may use which crate, and rules for every
+//! file.
 //!
-//! The program is the crate in `src/`. Each other crate of ours is a folder in `crates/`:
-//! in the tables its files stand below its name.
+//! The program is the crate in `src/`. Each other crate of this repository is a folder in `crates/`; the tables list
+//! its files below its name.
 //!
-//! Code for tests alone is freer: it may import what it likes and use any crate.
-//! It follows the habits of files all the same.
+//! Code that is compiled for tests only may import any module and use any crate. The rules for files apply to it too.
 
 mod circles;
 mod code;
@@ -20,7 +20,7 @@ use std::{
 
 use code::{Token, begins_path, has, modules_named, test_modules, tokens, without_tests};
 
-/// Which modules each module of `src/` may import, beside itself.
+/// The modules that each module of `src/` may import, besides itself.
 const ARROWS: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("clock", &[]),
@@ -125,7 +125,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// Modules that may import all others.
 const SEE_ALL: &[&str] = &["cli", "main", "lib"];
 
-/// Where each crate, and each reach for the outside world, is at home: modules, or single files.
+/// The modules or files that may use each crate.
 const CRATE_HOMES: &[(&str, &[&str])] = &[
     ("reqwest", &["source", "notify"]),
     ("duckdb", &["load"]),
@@ -155,7 +155,7 @@ const CRATE_HOMES: &[(&str, &[&str])] = &[
     ("unicode_normalization", &["model", "person"]),
     ("idna", &["model"]),
 ];
-/// Tokens that only their home may use.
+/// Token sequences that only the listed modules or files may contain.
 const REACH_HOMES: &[(&[&str], &[&str])] = &[
     (&["Utc", "::", "now"], &["clock"]),
     (&["Local", "::", "now"], &["clock"]),
@@ -174,28 +174,27 @@ const REACH_HOMES: &[(&[&str], &[&str])] = &[
     (&["eprintln", "!"], &["cli"]),
     (&["dbg", "!"], &[]),
     (&["process", "::", "exit"], &["cli"]),
-    // Over a file that somebody has, only `files` renames: behind links, with its access.
-    // The others move folders, or to a free name.
+    // Only `files` renames over an existing file, because it follows links and keeps permissions. The other modules
+    // move folders, or rename to an unused name.
     (
         &["fs", "::", "rename"],
         &["files", "load/store/parquet/disk.rs", "load/replace.rs", "pipeline/push/results.rs", "state/damage.rs"],
     ),
-    // What a file needs to be durable is `files`' to know;
-    // the others append to a file or write one of their own format.
+    // `files` makes files durable. The other modules append to a file, or write a file of their own format.
     (&["sync_all"], &["files", "load", "archive", "recordings/partial.rs", "pipeline/push/past_results.rs"]),
     (&["sync_data"], &["archive"]),
-    // A command that holds the lease is a session, whatever else it opens.
+    // A command that takes the lease must use a session.
     (&["take_lease"], &["state", "pipeline/session.rs"]),
     (&["unsafe"], &["load/engine/arrow_scan.rs", "json/special_bytes.rs", "main.rs"]),
 ];
 
-/// Names that say nothing.
+/// Module names without meaning.
 const EMPTY_NAMES: &[&str] = &["utils", "util", "helpers", "helper", "common", "manager", "misc"];
 const LINES_MAX: usize = 500;
-/// The page with the map of the folders.
+/// The page that lists the folders.
 const MAP: &str = "docs/architecture.md";
 
-/// A source file: its place below the folder that is read, with `/`, and its text.
+/// A source file: its path below the folder that is read, with `/`, and its text.
 #[derive(Clone, Debug)]
 struct SourceFile {
     place: String,
@@ -203,7 +202,7 @@ struct SourceFile {
 }
 
 impl SourceFile {
-    /// `source/gate/shell.rs` -> source, gate, shell; a `mod.rs` is its folder.
+    /// Maps `source/gate/shell.rs` to source, gate, shell; a `mod.rs` is its folder.
     fn module(&self) -> Vec<String> {
         let place = self.place.trim_end_matches(".rs").trim_end_matches("/mod");
         place.split('/').map(str::to_owned).collect()
@@ -214,7 +213,7 @@ impl SourceFile {
     }
 }
 
-/// The crates of ours beside the program, by their folders in `crates/`.
+/// Returns the other crates of this repository, by their folders in `crates/`.
 fn other_crates() -> Vec<String> {
     let folders = std::fs::read_dir(root().join("crates")).unwrap();
     folders.map(|folder| folder.unwrap().file_name().into_string().unwrap()).collect()
@@ -255,7 +254,7 @@ fn read_folder(name: &str) -> Vec<SourceFile> {
     files
 }
 
-/// The files that are not for tests alone, with their tokens.
+/// Returns the files that are not for tests only, with their tokens.
 fn product_code(files: &[SourceFile]) -> Vec<(&SourceFile, Vec<Token>)> {
     let read: Vec<(&SourceFile, Vec<Token>)> = files.iter().map(|file| (file, tokens(&file.text))).collect();
     let for_tests: BTreeSet<Vec<String>> = read
@@ -352,7 +351,7 @@ fn every_file_says_what_it_is_for_and_stays_small() {
 
 #[test]
 fn the_map_names_every_folder() {
-    // A crate from a registry carries no map to compare.
+    // A package from a registry has no page to compare with.
     let Ok(map) = std::fs::read_to_string(root().join(MAP)) else {
         return;
     };
@@ -364,7 +363,8 @@ fn the_map_names_every_folder() {
     assert_none(missing.map(|folder| format!("{MAP} does not name {folder}")).collect());
 }
 
-/// The crates of ours that this one depends on. The lock file lists what tests and builds need as well.
+/// Returns the crates of this repository that this crate depends on. The lock file also lists the dependencies of tests
+/// and builds.
 fn own_dependencies(lock: &toml::Table, name: &str) -> Vec<String> {
     let packages: Vec<&toml::Value> = lock["package"].as_array().unwrap().iter().collect();
     let own = packages.iter().filter(|package| package.get("source").is_none());

@@ -1,7 +1,7 @@
-//! The pages for contributors name files, folders, types and functions. Each name in backticks must still exist.
+//! The pages for contributors name files, folders, types and functions. Each name in backticks must exist.
 //!
-//! A page is checked for paths of the repository, for Rust names and for targets of `make`. Any other text in backticks
-//! is left alone, and so are fenced blocks.
+//! The test checks paths of the repository, Rust names and targets of `make`. It ignores any other text in backticks,
+//! and fenced blocks.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -27,9 +27,9 @@ const SOURCES: &[&str] = &["src", "crates", "tests"];
 /// Modules of other crates that a page may name.
 const OTHER_CRATES: &[&str] = &["std", "tokio", "serde_json", "arrow", "parquet", "rusqlite"];
 
-/// The words of the sources: identifiers of Rust code, and everything in the contracts.
+/// The words of the sources: identifiers of Rust code, and all words of the contracts.
 struct Words {
-    /// For each word, the files in which it occurs, by number.
+    /// For each word, the numbers of the files that contain it.
     files_of: HashMap<String, BTreeSet<usize>>,
 }
 
@@ -59,14 +59,14 @@ impl Words {
         }
     }
 
-    /// Whether one file has both, as code or as a part of its path.
+    /// Returns whether one file contains both words, as code or in its path.
     fn has_together(&self, left: &str, right: &str) -> bool {
         let files = |word: &str| self.files_of.get(word);
         files(left).zip(files(right)).is_some_and(|(left, right)| !left.is_disjoint(right))
     }
 }
 
-/// What is wrong with a text that stood in backticks; `None` if nothing is, or if it is no name.
+/// Returns what is wrong with a text in backticks; `None` if it is right, or if it is no name.
 fn fault(text: &str, words: &Words) -> Option<String> {
     if let Some(target) = text.strip_prefix("make ") {
         let target = target.split_whitespace().next().unwrap_or_default();
@@ -77,14 +77,14 @@ fn fault(text: &str, words: &Words) -> Option<String> {
     path_fault(text).or_else(|| name_fault(text, words))
 }
 
-/// A path is what begins with an entry of the repository and a slash, or ends as only files of the repository do.
+/// A text is a path if it begins with a top-level entry and a slash, or has the ending of a file of the repository.
 fn path_fault(text: &str) -> Option<String> {
     let is_path_sign = |sign: char| sign.is_ascii_alphanumeric() || "/._-*<>".contains(sign);
     if text.is_empty() || !text.chars().all(is_path_sign) {
         return None;
     }
     let (first, rest) = text.split_once('/').unwrap_or((text, ""));
-    // `target/` has what commands write, and is not in the repository.
+    // `target/` contains build outputs and is not in the repository.
     let is_ours = !matches!(first, "" | "target") && !rest.is_empty() && root().join(first).is_dir();
     let is_source = text.ends_with(".rs") || text.ends_with(".md");
     if !is_ours && !is_source {
@@ -124,7 +124,7 @@ fn name_fault(text: &str, words: &Words) -> Option<String> {
     apart.map(|pair| format!("no file has both {} and {}", pair[0], pair[1]))
 }
 
-/// `READY_MAX`; a variable of the environment is none.
+/// `READY_MAX`; an environment variable does not count.
 fn is_constant(name: &str) -> bool {
     let is_variable = ["STUDYSYNC_", "INSTA_", "CARGO_", "DUCKDB_", "LD_"].iter().any(|begin| name.starts_with(begin));
     name.contains('_') && !is_variable && name.chars().all(|sign| sign.is_ascii_uppercase() || sign == '_')

@@ -1,4 +1,4 @@
-//! The size of the code, by room. `make size` prints it; a test lets it only shrink.
+//! Counts the size of the code by top-level module. `make size` prints it; a test rejects growth.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use super::{
     product_code, read_crates,
 };
 
-/// Tokens of code and files, as of the last commit that changed them. docs/contributing/size.md says how to change them.
+/// Tokens and files as of the last commit that changed them. docs/contributing/size.md says how to change them.
 const RECORDED: Size = Size { tokens: 633_700, files: 604 };
-/// How far the tokens may be below the recorded number before it has to be lowered.
+/// The recorded number must be lowered once the tokens are this far below it.
 const SLACK: usize = 1000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ struct Size {
     files: usize,
 }
 
-/// What a room has, without code for tests.
+/// The size of a top-level module, without test code.
 #[derive(Clone, Copy, Debug, Default)]
 struct Room {
     files: usize,
@@ -47,7 +47,7 @@ impl std::ops::AddAssign for Room {
     }
 }
 
-/// The text of a file before its module of tests, which stands at the end.
+/// Returns the text of a file without its test module, which is at the end.
 fn without_test_module(text: &str) -> &str {
     text.split_once("\n#[cfg(test)]\nmod tests {").map_or(text, |(product, _)| product)
 }

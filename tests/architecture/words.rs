@@ -1,4 +1,4 @@
-//! How long the names of tests and the lines of comments are.
+//! Checks the length of test names and comment lines.
 
 use std::path::Path;
 
@@ -8,12 +8,12 @@ use super::{
     read_folder,
 };
 
-/// Signs of a test's name behind its promise numbers, exit codes and `slow_`: a name is read in one look.
+/// Maximum length of a test name without its promise numbers, exit codes and `slow_`.
 const NAME_MAX: usize = 60;
-/// Columns of a line of comment.
+/// Maximum width of a comment line, in columns.
 const COLUMNS_MAX: usize = 120;
 
-/// The folders with Rust code; `crates` and `fuzz` are not in every copy of the repository.
+/// Reads the folders with Rust code. `crates` and `fuzz` are not in every copy of the repository.
 fn all_files() -> Vec<SourceFile> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folders = ["src", "tests", "benches", "crates", "fuzz"].into_iter().filter(|name| root.join(name).is_dir());
@@ -24,7 +24,7 @@ fn all_files() -> Vec<SourceFile> {
     folders.flat_map(named).collect()
 }
 
-/// The name of the function behind each `#[test]` and `#[tokio::test(..)]`.
+/// Returns the name of the function after each `#[test]` and `#[tokio::test(..)]`.
 fn test_names(tokens: &[Token]) -> Vec<&str> {
     let is_test = |at: usize| {
         let rest: Vec<&str> = tokens[at..].iter().take(5).map(Token::as_str).collect();
@@ -37,7 +37,7 @@ fn test_names(tokens: &[Token]) -> Vec<&str> {
     (0..tokens.len()).filter(|at| is_test(*at)).filter_map(name).collect()
 }
 
-/// A name without `p1_p2_`, `exit_4_5_` and `slow_`.
+/// Returns a name without `p1_p2_`, `exit_4_5_` and `slow_`.
 fn without_prefix(name: &str) -> &str {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let mut rest = name;

@@ -1,5 +1,4 @@
-//! Each `sql` block runs against a warehouse of the sandbox,
-//! and each `toml` block is a configuration that the program reads.
+//! Runs each `sql` block against a sandbox warehouse, and parses each `toml` block as a configuration.
 
 use studysync::config::{self, Overrides};
 
@@ -19,7 +18,7 @@ fn every_statement_runs() {
     let blocks = blocks("sql");
     assert!(blocks.len() >= 10, "only {} blocks", blocks.len());
     for Block { place: at, text, .. } in blocks {
-        // `query` reads no files; what reads Parquet files by their paths is for plain DuckDB.
+        // `query` cannot open files. Blocks that read Parquet files by path are for plain DuckDB.
         if text.contains("read_parquet") {
             let statement = text.replace("warehouse-parquet", place.parquet().to_str().unwrap());
             let read = engine.execute_batch(&statement);

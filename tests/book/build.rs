@@ -1,4 +1,4 @@
-//! mdBook builds the book without a warning, where `scripts/mdbook.sh` could install it.
+//! mdBook builds the book without a warning, if `scripts/mdbook.sh` could install mdBook.
 
 use std::{path::Path, process::Command};
 

@@ -1,8 +1,8 @@
-//! Each `studysync` command of a `sh` block is one that the program takes, with each flag and value.
+//! The program accepts each `studysync` command in a `sh` block, with each flag and value.
 
 use super::documents;
 
-/// The commands of a block: the words of each, without redirections. A backslash continues a line.
+/// Returns the commands of a block, each as its words, without redirections. A backslash continues a line.
 pub fn commands(text: &str) -> Vec<Vec<String>> {
     let text = text.replace("\\\n", " ");
     let mut commands = Vec::new();
@@ -12,7 +12,7 @@ pub fn commands(text: &str) -> Vec<Vec<String>> {
         for command in words.split(is_end) {
             let is_redirection = |word: &String| word.trim_start_matches(char::is_numeric).starts_with(['>', '<']);
             let end = command.iter().position(is_redirection).unwrap_or(command.len());
-            // Variables before a command are its environment.
+            // Assignments before a command set its environment.
             let is_variable = |word: &&String| word.split_once('=').is_some_and(|(name, _)| is_name(name));
             let words: Vec<_> = command[..end].iter().skip_while(is_variable).cloned().collect();
             commands.push(words);

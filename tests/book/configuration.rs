@@ -1,5 +1,5 @@
-//! `docs/reference/configuration.md` is the file that `init` writes, as tables.
-//! It names each key that the program knows.
+//! `docs/reference/configuration.md` shows the file that `init` writes, as tables. It names each key that the program
+//! accepts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use studysync::config::{self, Overrides};
 use super::assert_generated;
 use crate::harness::{Done, Place};
 
-/// Keys whose value in the file is an example: without them there is none, or what their text says.
+/// Keys whose value in the file is only an example. The default is no value, or the value that their comment names.
 const EXAMPLES: &[&str] = &[
     "service.base_url",
     "service.api_key_command",
@@ -88,7 +88,7 @@ pub fn sections() -> Vec<Section> {
     sections
 }
 
-/// Lines of a comment as one text; a list keeps its lines.
+/// Joins the lines of a comment into one text; a list keeps its lines.
 fn paragraph(lines: &[String]) -> String {
     let mut text = String::new();
     let mut is_in_list = false;
@@ -145,7 +145,7 @@ fn the_reference_has_every_key() {
 fn the_file_that_init_writes_has_every_key() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("studysync.toml");
-    // The program names the keys that it knows when it meets another one.
+    // The program's error for an unknown key lists the known keys.
     let known = |table: &str| -> BTreeSet<String> {
         let written = if table.is_empty() { "no_such = 1".to_owned() } else { format!("[{table}]\nno_such = 1") };
         std::fs::write(&path, written).unwrap();
@@ -156,7 +156,7 @@ fn the_file_that_init_writes_has_every_key() {
     };
     let mut written: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for section in sections() {
-        // Streams share their keys.
+        // All streams have the same keys.
         let table = if section.name.starts_with("streams.") { "streams.x".to_owned() } else { section.name.clone() };
         let table = if section.name.ends_with(".drift") { "streams.x.drift".to_owned() } else { table };
         let names = section.keys.into_iter().map(|key| key.name);

@@ -1,15 +1,15 @@
-//! The pages of tables and views are what `studysync schema` prints, a page a subject.
+//! The pages of tables and views match the output of `studysync schema`, one page per subject.
 
 use std::collections::BTreeMap;
 
 use super::assert_generated;
 use crate::harness::{Done, Place};
 
-/// A page: its name, its title, and what it has, in this order.
+/// A page: its name, its title, and its entries, in this order.
 struct Subject {
     page: &'static str,
     title: &'static str,
-    /// Beginnings of names; the longest that fits decides.
+    /// Prefixes of names; the longest match decides.
     names: &'static [&'static str],
 }
 
@@ -91,7 +91,7 @@ const SUBJECTS: &[Subject] = &[
 
 /// A table or view of the dictionary.
 struct Entry {
-    /// With its parameters, as it is called.
+    /// The name with its parameters, as in a call.
     call: String,
     text: String,
     is_view: bool,
@@ -102,7 +102,7 @@ impl Entry {
         self.call.split('(').next().unwrap()
     }
 
-    /// Its first sentence.
+    /// The first sentence of the description.
     fn sentence(&self) -> &str {
         let text = self.text.trim();
         let end = text.find(". ").or_else(|| text.find(".\n")).map_or(text.len(), |at| at + 1);
@@ -124,7 +124,7 @@ fn entries() -> Vec<Entry> {
     of(tables, false).into_iter().chain(of(views, true)).collect()
 }
 
-/// The page of an entry.
+/// Returns the page that an entry belongs to.
 fn subject_of(entry: &Entry) -> &'static Subject {
     let fits = |subject: &'static Subject| {
         let is_of_kind = subject.page.starts_with("views") == entry.is_view;
@@ -162,7 +162,7 @@ fn the_pages_have_every_table_and_view() {
     assert_generated("docs/reference/tables.md", &overview);
 }
 
-/// The readers compare the file exactly, at the end of CI; this one fails in a minute.
+/// `scripts/readers` compares the file exactly at the end of CI; this test fails within a minute.
 #[test]
 fn the_dbt_sources_use_the_words_of_the_dictionary() {
     let place = Place::at("http://127.0.0.1:1").without_config();

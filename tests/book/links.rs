@@ -1,5 +1,5 @@
-//! Each relative link leads to a file, and to a heading in it. Pages of the book link to pages of the book alone, so
-//! that the built site has no dead links either; what lies elsewhere in the repository is named.
+//! Each relative link leads to an existing file and heading. Pages of the book link only to pages of the book, so that
+//! the built site has no dead links. Pages name other files of the repository without a link.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +11,7 @@ use pulldown_cmark::{Event, Tag, TagEnd};
 use super::{Page, book, documents, page, repository};
 
 impl Page {
-    /// Where its links and pictures lead, with their lines.
+    /// Returns the targets of links and pictures, with their lines.
     fn links(&self) -> Vec<(String, usize)> {
         let link = |(event, line)| match event {
             Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
@@ -22,7 +22,7 @@ impl Page {
         self.events().filter_map(link).collect()
     }
 
-    /// The anchors of its headings, as mdBook and code hosts make them.
+    /// Returns the anchors of the headings, as mdBook and code hosts generate them.
     fn anchors(&self) -> BTreeSet<String> {
         let mut seen: BTreeMap<String, usize> = BTreeMap::new();
         let mut anchors = BTreeSet::new();
@@ -54,7 +54,7 @@ fn anchor(heading: &str) -> String {
     kept.map(|letter| if letter == ' ' { '-' } else { letter }).collect()
 }
 
-/// A path without `.` and `..`.
+/// Resolves `.` and `..` in a path.
 fn plain(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut plain, part| {
         match part {
@@ -70,7 +70,7 @@ fn is_elsewhere(link: &str) -> bool {
     link.starts_with("https://") || link.starts_with("http://") || link.starts_with("mailto:")
 }
 
-/// What is wrong with a link of a page.
+/// Returns what is wrong with a link of a page.
 fn fault(from: &Page, link: &str) -> Option<String> {
     let (path, fragment) = link.split_once('#').unwrap_or((link, ""));
     let folder = Path::new(&from.name).parent().unwrap();

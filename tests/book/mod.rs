@@ -1,8 +1,8 @@
-//! The documentation is true: links lead somewhere, commands exist and run, SQL and configuration are accepted, and the
-//! reference is what the program says.
+//! The documentation is correct: links resolve, commands exist and run, SQL and configuration are accepted, and the
+//! reference matches the output of the program.
 //!
-//! A page can say how a test treats the block below it: `<!-- exit: 6 -->` is the exit code that the page promises, and
-//! `<!-- not run -->` leaves a block of a page that is run to the parser alone.
+//! A page can say how a test treats the block below: `<!-- exit: 6 -->` is the expected exit code. `<!-- not run -->`
+//! marks a block that is parsed and not run, on a page whose blocks run.
 
 mod blocks;
 mod build;
@@ -27,7 +27,7 @@ const OTHER_DOCUMENTS: &[&str] = &["README.md", "ARCHITECTURE.md", "CONTRIBUTING
 
 /// A document.
 struct Page {
-    /// Relative to the repository.
+    /// The path relative to the repository.
     name: String,
     text: String,
 }
@@ -39,7 +39,7 @@ struct Block {
     place: String,
     language: String,
     text: String,
-    /// The exit code that the page promises.
+    /// The expected exit code.
     exit_code: i32,
     is_run: bool,
 }
@@ -48,7 +48,7 @@ fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The pages of the book, in the order of their names.
+/// Returns the pages of the book, in the order of their names.
 fn book() -> Vec<Page> {
     let mut files = Vec::new();
     let mut folders = vec![repository().join("docs")];
@@ -65,7 +65,7 @@ fn book() -> Vec<Page> {
     files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "md")).map(read).collect()
 }
 
-/// The book and the documents around it.
+/// Returns the pages of the book and the documents outside of it.
 fn documents() -> Vec<Page> {
     let others = OTHER_DOCUMENTS.iter().map(|name| read(&repository().join(name)));
     others.chain(book()).collect()
@@ -86,7 +86,7 @@ impl Page {
         events.map(|(event, range)| (event, self.text[..range.start].matches('\n').count() + 1))
     }
 
-    /// The fenced blocks.
+    /// Returns the fenced blocks.
     fn blocks(&self) -> Vec<Block> {
         let mut blocks: Vec<Block> = Vec::new();
         let (mut is_inside, mut exit_code, mut is_run) = (false, 0, true);
@@ -112,7 +112,7 @@ impl Page {
     }
 }
 
-/// Holds a generated document against its file; with `STUDYSYNC_WRITE=1` writes it.
+/// Compares a generated document with its file; `STUDYSYNC_WRITE=1` writes the file.
 #[expect(clippy::disallowed_methods, reason = "the rule is for the program")]
 fn assert_generated(name: &str, text: &str) {
     let path = repository().join(name);
@@ -126,7 +126,7 @@ fn assert_generated(name: &str, text: &str) {
     assert!(kept == text, "{name}, line {}: the program says {new:?}. STUDYSYNC_WRITE=1 writes the page", line + 1);
 }
 
-/// The same for the passage of a page between `<!-- generated: NAME -->` and `<!-- end -->`.
+/// Compares the part of a page between `<!-- generated: NAME -->` and `<!-- end -->`, or writes it.
 fn assert_generated_part(name: &str, part: &str, text: &str) {
     let page = page(name).text;
     let begin = format!("<!-- generated: {part} -->\n");

@@ -1,4 +1,4 @@
-//! What prose says of the repository is true: paths exist, targets of `make` exist, and counts are those of the
+//! Statements of the pages about the repository are correct: paths and targets of `make` exist, and counts match the
 //! sources.
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
@@ -8,7 +8,7 @@ use regex::Regex;
 
 use super::{Page, documents, page, read, repository};
 
-/// Pages of folders that are no part of the book.
+/// Pages of folders that are not in the book.
 const READMES: &[&str] = &[
     "examples/README.md",
     "crates/sandbox/README.md",
@@ -18,18 +18,18 @@ const READMES: &[&str] = &[
 ];
 /// Folders whose files name paths of the repository in comments and commands.
 const FOLDERS: &[&str] = &["examples", "packaging", "scripts", "schemas", "views"];
-/// Kinds of files in [`FOLDERS`] that are read; a file without an ending is read, too.
+/// File endings in [`FOLDERS`] that are read; a file without an ending is read too.
 const ENDINGS: &[&str] = &["", "sh", "py", "yml", "yaml", "sql", "toml", "service", "timer", "conf", "in"];
-/// What stands for any name.
+/// Placeholders that match any name.
 const PLACEHOLDERS: &[&str] = &["NAME", "TABLE", "STREAM", "STORE", "NNN-title"];
 
-/// Every page that describes this version. The changelog names what was there at the time.
+/// Returns every page that describes this version. The changelog describes earlier versions too.
 fn pages() -> Vec<Page> {
     let book = documents().into_iter().filter(|page| page.name != "CHANGELOG.md");
     book.chain(READMES.iter().map(|name| page(name))).collect()
 }
 
-/// The files of examples, packages and scripts.
+/// Returns the files of examples, packages and scripts.
 fn files() -> Vec<Page> {
     let mut files: Vec<PathBuf> = Vec::new();
     let mut folders: Vec<PathBuf> = FOLDERS.iter().map(|name| repository().join(name)).collect();
@@ -49,7 +49,7 @@ fn files() -> Vec<Page> {
 }
 
 impl Page {
-    /// Its sentences and cells with their lines: texts and code, without the targets of links.
+    /// Returns sentences and cells with their lines: texts and code, without the targets of links.
     fn sentences(&self) -> Vec<(String, usize)> {
         let mut sentences = vec![(String::new(), 1)];
         for (event, line) in self.events() {
@@ -74,14 +74,14 @@ impl Page {
     }
 }
 
-/// What is wrong with the paths of the repository in a text. A path begins with a folder of the repository.
+/// Returns the wrong paths in a text. A path begins with a folder of the repository.
 fn path_faults(text: &str) -> Vec<String> {
     let is_part = |sign: char| sign.is_ascii_alphanumeric() || "/._-*<>".contains(sign);
     let words = text.split(|sign: char| !is_part(sign) && !"~$:=@".contains(sign));
     let mut faults = Vec::new();
     for word in words.map(|word| word.trim_end_matches(['.', '-'])).filter(|word| word.chars().all(is_part)) {
         let Some((first, rest)) = word.split_once('/') else { continue };
-        // `target/` has what commands write; `state/` is also the folder of a state file.
+        // `target/` contains build outputs; `state/` is also the folder of a state file.
         let is_ours = !matches!(first, "" | "." | ".." | "target") && repository().join(first).is_dir();
         let is_state = first == "state" && !rest.ends_with(".md") && !rest.ends_with(".sql");
         if !is_ours || is_state || rest.is_empty() {
@@ -101,7 +101,7 @@ fn path_faults(text: &str) -> Vec<String> {
     faults
 }
 
-/// The names of things that are counted, with the right counts.
+/// Returns the right counts by the name of the counted things.
 fn counts() -> BTreeMap<&'static str, Vec<usize>> {
     let files = |folder: &str, ending: &str| {
         let entries = fs::read_dir(repository().join(folder)).unwrap().map(|entry| entry.unwrap().path());
@@ -126,7 +126,7 @@ fn counts() -> BTreeMap<&'static str, Vec<usize>> {
     ])
 }
 
-/// The value of an integer constant in a Rust file.
+/// Reads an integer constant from a Rust file.
 fn constant(file: &str, name: &str) -> usize {
     let text = page(file).text;
     let (_, rest) = text.split_once(&format!("const {name}: u64 = ")).unwrap();
@@ -160,13 +160,13 @@ struct Counter {
 
 impl Counter {
     fn new(counts: BTreeMap<&'static str, Vec<usize>>) -> Counter {
-        // Longer names first: `views and macros` is no count of views.
+        // Longer names first: `views and macros` is not a count of views.
         let names: Vec<&str> = counts.keys().rev().copied().collect();
         let pattern = format!(r"(?i-u)\b({}|[0-9]+) (?:[a-z-]+ )?({})\b", NUMBERS.join("|"), names.join("|"));
         Counter { counts, pattern: Regex::new(&pattern).unwrap() }
     }
 
-    /// What is wrong with the counts in a text. A smaller number than five counts a few of them, not all.
+    /// Returns the wrong counts in a text. A number below five counts some of the things, not all.
     fn faults(&self, text: &str) -> Vec<String> {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let mut faults = Vec::new();
@@ -174,7 +174,7 @@ impl Counter {
             let (number, name) = (found[1].to_lowercase(), found[2].to_lowercase());
             let word = NUMBERS.iter().position(|word| *word == number).map(|at| at + 5);
             let number = word.unwrap_or_else(|| number.parse().unwrap());
-            // `1,200 metrics` and `3.5 metrics` are no counts of ours.
+            // `1,200 metrics` and `3.5 metrics` are not counts to check.
             let before = text[..found.get(0).unwrap().start()].chars().last();
             let is_count = number >= 5 && !before.is_some_and(|sign| ",.".contains(sign));
             let right = &self.counts[name.as_str()];
@@ -235,7 +235,7 @@ fn counts_in_prose_are_right() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// The crontab of the page is that of the example, in the form of a user's own crontab.
+/// The crontab of the page equals that of the example, in the form of a user's own crontab.
 #[test]
 fn the_crontab_of_the_page_is_the_example() {
     let block = page("docs/guide/nightly.md").blocks().into_iter().find(|block| block.language == "cron").unwrap();

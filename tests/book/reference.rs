@@ -1,9 +1,9 @@
-//! The pages of commands, exit codes and environment variables are what the program says of itself.
+//! The pages of commands, exit codes and environment variables match the program's help.
 
 use super::{assert_generated, assert_generated_part};
 use crate::harness::{Done, Place};
 
-/// A command and what its help says.
+/// A command and its help text.
 struct Help {
     words: Vec<String>,
     text: String,
@@ -19,13 +19,13 @@ impl Help {
         Help { words: words.to_vec(), text: lines.join("\n") }
     }
 
-    /// The commands below it.
+    /// Returns the subcommands.
     fn commands(&self) -> Vec<Help> {
         let list =
             self.text.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
         let names = list.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
         let words = |line: &str| [&self.words[..], &[line.split_whitespace().next().unwrap().to_owned()]].concat();
-        // `help` says the same as --help, and has none itself.
+        // `help` prints the same as --help, and has no help itself.
         names
             .map(words)
             .filter(|words| words.last().is_none_or(|name| name != "help"))
@@ -37,7 +37,7 @@ impl Help {
         self.words.join(" ")
     }
 
-    /// What it says of its exit codes: the code and its meaning.
+    /// Returns the exit codes in the help: the code and its meaning.
     fn exit_codes(&self) -> Vec<(String, String)> {
         let from =
             self.text.find("Exit codes: ").unwrap_or_else(|| panic!("{} says nothing of exit codes", self.name()));
@@ -48,7 +48,7 @@ impl Help {
     }
 }
 
-/// Every command, those of groups after their group.
+/// Returns every command, with the subcommands after their group.
 fn commands() -> Vec<Help> {
     let commands = Help::of(&[]).commands();
     assert!(commands.len() >= 20, "{} commands", commands.len());

@@ -1,4 +1,4 @@
-//! The JSON Schema of the run JSON is derived from its types; every run JSON that a test sees is held against it.
+//! The JSON Schema of the run JSON is generated from its types. Tests validate each run JSON that they receive.
 
 use std::sync::OnceLock;
 
@@ -18,7 +18,7 @@ fn schema() -> Value {
     schema
 }
 
-/// Panics unless a run JSON is as the schema says.
+/// Panics unless a run JSON is valid by the schema.
 pub fn assert_valid(report: &Value) {
     static COMPILED: OnceLock<(Schemas, SchemaIndex)> = OnceLock::new();
     let (schemas, index) = COMPILED.get_or_init(|| {
@@ -32,7 +32,7 @@ pub fn assert_valid(report: &Value) {
     assert!(fault.is_none(), "{}\n{report:#}", fault.unwrap_or_default());
 }
 
-/// A type of the schema in words.
+/// Describes a type of the schema in words.
 fn type_of(property: &Value) -> String {
     if let Some(name) = property["$ref"].as_str() {
         return link(name);

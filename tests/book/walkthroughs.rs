@@ -1,5 +1,5 @@
-//! Pages that a reader follows from top to bottom are followed here: each `sh` block is run by bash with the real
-//! program, in one folder, against the sandbox. `toml` blocks change the folder's configuration as they come by.
+//! Follows tutorial pages from top to bottom. Bash runs each `sh` block with the real program, in one folder, against
+//! the sandbox. Each `toml` block changes the configuration in the folder.
 
 use std::{
     fs,
@@ -14,23 +14,23 @@ use toml::Table;
 use super::{Block, page, repository};
 use crate::harness::Done;
 
-/// How the folder is when a page begins.
+/// The content of the folder before a page begins.
 #[derive(Clone, Copy, PartialEq)]
 enum Before {
-    /// Empty; the page begins with `init`.
+    /// An empty folder; the page begins with `init`.
     Nothing,
-    /// A configuration.
+    /// A folder with a configuration.
     Configured,
-    /// A configuration, and all answers since 2026 in a DuckDB file.
+    /// A folder with a configuration and a DuckDB file with all answers since 2026.
     Filled,
 }
 
-/// The service of pages that start none.
+/// The service for pages that do not start one.
 const SERVICE: &str = "studysync sandbox --responses 1500 --days 40 --media";
 const SERVICE_ADDRESS: &str = "http://127.0.0.1:8787";
 const SERVE_ADDRESS: &str = "http://127.0.0.1:8788";
 
-/// A server that the page starts; it ends with the walk.
+/// A server that the page starts. It stops at the end of the page.
 struct Server(Child);
 
 impl Drop for Server {
@@ -40,13 +40,13 @@ impl Drop for Server {
     }
 }
 
-/// A reader at work.
+/// One walk through a page.
 struct Walk {
     root: tempfile::TempDir,
     configuration: Table,
-    /// What was exported, as lines of a shell.
+    /// The exported variables, as shell lines.
     exports: String,
-    /// Addresses on the page, and where the servers really listen.
+    /// Addresses on the page, and the real addresses of the servers.
     addresses: Vec<(&'static str, String)>,
     servers: Vec<Server>,
 }
@@ -71,7 +71,7 @@ impl Walk {
         self.root.path().join("work")
     }
 
-    /// Tables of a block take the place of those of the same name.
+    /// Replaces the tables of the configuration that the block also has.
     fn configure(&mut self, block: &str) {
         let block: Table = block.parse().unwrap();
         self.configuration.extend(block);
@@ -82,7 +82,7 @@ impl Walk {
         fs::write(self.folder().join("studysync.toml"), self.configuration.to_string()).unwrap();
     }
 
-    /// A text of the page with the addresses of this walk.
+    /// Replaces the addresses in a text with those of this walk.
     fn real(&self, text: &str) -> String {
         self.addresses.iter().fold(text.to_owned(), |text, (written, real)| text.replace(written, real))
     }
@@ -114,7 +114,7 @@ impl Walk {
         self.servers.push(Server(process));
     }
 
-    /// An hour goes by at the service, with new answers and edits.
+    /// Advances the service's clock by an hour, with new answers and edits.
     fn let_time_pass(&self) {
         self.post("/_sandbox/clock", r#"{"advance_ms": 3600000}"#);
         self.post("/_sandbox/changes", r#"{"new_answers": 40, "edits": 5, "within_ms": 86400000}"#);
@@ -165,7 +165,7 @@ fn follow(name: &str, before: Before) {
     follow_and(name, before, |_| ());
 }
 
-/// Follows a page; `between` happens before each block.
+/// Follows a page; `between` runs before each block.
 fn follow_and(name: &str, before: Before, between: fn(&Walk)) {
     let blocks = page(name).blocks();
     let mut walk = Walk::begin(before);
