@@ -1,4 +1,4 @@
-//! The command line as people and scripts use it: exit codes, JSON, stdout and stderr, secrets.
+//! Tests of the command line: exit codes, JSON, stdout and stderr, secrets.
 
 mod asking;
 mod configured;

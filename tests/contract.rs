@@ -1,8 +1,8 @@
 //! Each field in the service's documents lands in the column that `docs/fields.md` names.
 //!
-//! The list is copied from the documents by hand, with a different value for each field. One record with all fields
-//! goes through `flatten`, and each value must be in its column. `docs/fields.md` is the same list; `STUDYSYNC_WRITE=1`
-//! writes it.
+//! The list of fields is copied from the documents by hand, with a different value for each field. One record with all
+//! fields goes through `flatten`, and each value must be in its column. `docs/fields.md` is the same list;
+//! `STUDYSYNC_WRITE=1` writes it.
 
 use arrow::{
     array::{Array as _, RecordBatch},
@@ -14,7 +14,7 @@ use studysync::{
     model::{Delivery, DriftRules, Stream},
 };
 
-/// A field, a value of it as JSON, its column, and what that shows.
+/// A field, a sample value as JSON, its column, and the value in that column.
 struct Field {
     path: &'static str,
     sample: &'static str,
@@ -37,7 +37,7 @@ enum From {
 struct Record {
     title: &'static str,
     from: From,
-    /// Members that make it a record of its kind, beside the fields.
+    /// Members that make a record valid, besides the fields.
     beside: &'static str,
     fields: &'static [Field],
 }
@@ -395,8 +395,8 @@ const RECORDS: &[Record] = &[
     },
 ];
 
-/// Puts a value at a path: names between dots, `[]` behind one whose value is a list of one item.
-/// A value that is there stays.
+/// Puts a value at a path: names between dots, and `[]` after a name whose value is a list of one item. An existing
+/// value stays.
 fn put(into: &mut Value, path: &str, value: &Value) {
     let Some(name) = path.split(['.', '[']).next().filter(|name| !name.is_empty()) else {
         return put_inside(into, path, value);
@@ -421,7 +421,7 @@ fn put_inside(into: &mut Value, rest: &str, value: &Value) {
     }
 }
 
-/// The tables that a record fills.
+/// Returns the tables that a record fills.
 fn flattened(record: &Record) -> Vec<(&'static str, RecordBatch)> {
     let mut json: Value = serde_json::from_str(record.beside).unwrap();
     for field in record.fields {

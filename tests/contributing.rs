@@ -1,4 +1,5 @@
-//! What a contributor is told in the first hour exists: targets of `make`, scripts, and the development container.
+//! The things that the first pages for contributors name exist: targets of `make`, scripts, and the development
+//! container.
 
 use std::{
     collections::BTreeSet,
@@ -32,7 +33,7 @@ fn pages() -> Vec<PathBuf> {
     pages.chain(["README.md", "CONTRIBUTING.md", "tests/cases/README.md"].map(|name| root().join(name))).collect()
 }
 
-/// The words behind a word, in the lines of `sh` blocks without their comments.
+/// Returns the words that follow a word in `sh` blocks, without comments.
 fn words_after(text: &str, command: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut is_shell = false;
@@ -55,7 +56,7 @@ fn make_alone_lists_every_target_in_80_columns() {
     let list = String::from_utf8(done.stdout).unwrap();
     let listed: BTreeSet<String> =
         list.lines().filter_map(|line| Some(line.split_whitespace().next()?.to_owned())).collect();
-    // Other targets build it; nobody asks for it.
+    // Other targets depend on it; users do not call it.
     let expected: BTreeSet<String> = targets().into_iter().filter(|name| name != "build-quick").collect();
     assert!(expected.len() > 15, "{expected:?}");
     assert_eq!(listed, expected, "a target without a text behind ## is not listed");
@@ -93,7 +94,7 @@ fn the_development_container_names_files_that_exist() {
         assert!(root().join(name).is_file(), "{name} is not there");
     }
 
-    // The library is where the script and scripts/cargo.sh put it.
+    // The library is in the folder that the script and scripts/cargo.sh use.
     let library = "target/libduckdb";
     assert!(script.contains(&format!("fetch-libduckdb.sh {library} ")));
     for variable in ["DUCKDB_LIB_DIR", "LD_LIBRARY_PATH"] {

@@ -1,4 +1,4 @@
-//! Text as editors and spreadsheets write it: byte order marks, UTF-16, keys in quotes, times in another unit.
+//! Text files of editors and spreadsheets: byte order marks, UTF-16, quoted keys, times in another unit.
 
 use serde_json::json;
 use studysync_sandbox::{Faults, ListName};

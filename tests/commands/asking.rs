@@ -1,4 +1,4 @@
-//! `query` accepts what people type: comments, several statements, files, formats by name. Errors show their place.
+//! `query` accepts what people type: comments, several statements, files, formats by name. An error shows the position.
 //! Each command rejects flags that it does not use.
 
 use std::{io::Write, process::Stdio};
@@ -107,7 +107,7 @@ fn file_extension_sets_the_format_and_only_tables_are_limited() {
             "{name}: {said}"
         );
     }
-    // What is said wins, and a contradiction is told.
+    // A flag wins over the file's ending, and the program reports the contradiction.
     let (rows, said) = out("b.parquet", &["--format", "csv"]);
     assert!(rows.starts_with(b"response_group_uid,") && said.contains("b.parquet") && said.contains("csv"), "{said}");
     let (rows, said) = out("b.csv", &["--rows", "3"]);
@@ -139,7 +139,7 @@ fn each_command_rejects_flags_that_it_does_not_use() {
     let bare = |arguments: &[&str]| Done::from(place.bare(arguments).output().unwrap());
     let done = bare(&["sync", "--no-such-flag"]).expect(2);
     assert!(!done.stderr.contains("has no"), "{}", done.stderr);
-    // These act, also without a range.
+    // These flags apply without a range too.
     let streams = |more: &[&str]| -> Vec<Value> {
         let status = place.run(&[&["status", "--json"], more].concat()).expect(0).json();
         status["streams"].as_array().unwrap().iter().map(|stream| stream["stream"].clone()).collect()
@@ -173,13 +173,13 @@ fn every_command_accepts_every_global_flag() {
             assert!(before.stdout == after.stdout && before.stdout.contains("Usage:"), "{command} {flags:?}");
         }
     }
-    // A command that reads no configuration works with one that does not exist, too.
+    // Commands that read no configuration also work if the file does not exist.
     for config in [&config, "no/such/file.toml"] {
         let with = |arguments: &[&str]| bare(&[&["--config", config][..], arguments].concat()).expect(0).stdout;
         assert!(with(&["schema", "responses", "--format", "text"]).starts_with("responses: "));
         assert!(with(&["completions", "bash"]).contains("studysync"));
     }
-    // Both fail later than at the flag: at an address that is no machine's, and at a folder inside a file.
+    // Both commands accept the flag and fail later: at an address of another machine, and at a folder below a file.
     let folder = format!("{config}/demo");
     for command in [&["sandbox", "--listen", "192.0.2.1:1"][..], &["demo", "--responses", "10", "--folder", &folder]] {
         bare(&[command, &["--config", &config]].concat()).expect(1);

@@ -1,8 +1,8 @@
-//! Settings from environment variables and from commands that print secrets; and what `--help` answers.
+//! Settings from environment variables and from commands that print secrets, and the output of `--help`.
 
 use crate::harness::{Done, KEY, Place, Service, small};
 
-/// Everything that the flags of other tests say, as variables.
+/// Sets by environment variables what other tests set by flags.
 fn by_variables(service: &Service) -> Place {
     Place::new(service)
         .without_config()
@@ -30,7 +30,7 @@ fn environment_variables_alone_configure_a_sync() {
     let limits: Vec<_> =
         service.log().into_iter().flat_map(|entry| entry.query).filter(|(name, _)| name == "limit").collect();
     assert!(limits.iter().any(|(_, rows)| rows == "100"), "{limits:?}");
-    // The command line wins, and a file that a variable names is read.
+    // Flags win over variables, and the program reads the configuration file that a variable names.
     std::fs::write(place.path("elsewhere.toml"), "[service]\nenvironment = 'other'\n").unwrap();
     let place = place.with_env("STUDYSYNC_CONFIG", "elsewhere.toml");
     let other = bare(&place, &["sync"]).expect(2);

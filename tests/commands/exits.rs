@@ -1,4 +1,4 @@
-//! Each exit code, provoked through the real binary: the message names the cause, and the next run resumes.
+//! Provokes each exit code through the real binary: the message names the cause, and the next run resumes.
 
 use std::{
     process::Child,
@@ -12,7 +12,7 @@ use crate::harness::{
     ALL_FLAGS, Done, KEY_VARIABLE, Place, Service, assert_warehouses_equal, days_ago, expected::Expected, small,
 };
 
-/// Many small pages.
+/// A configuration with many small pages.
 fn paged() -> String {
     format!("{ALL_FLAGS}page_rows = 25\n")
 }
@@ -27,7 +27,7 @@ fn run(place: &Place, more: &[&str]) -> Done {
     place.run(&arguments)
 }
 
-/// Waits until something is so; a program under test that never gets there fails the test.
+/// Waits until the condition is true; fails the test if it never is.
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     const PATIENCE: Duration = Duration::from_secs(60);
     let started = Instant::now();
@@ -42,7 +42,7 @@ fn spawn(place: &Place) -> Child {
     place.spawn(&backfill.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// The next run goes on, asks for nothing that is known, and ends equal to the truth.
+/// The next run resumes, requests nothing that is already stored, and ends equal to the service.
 fn assert_goes_on(service: &Service, place: &Place, when: &str) {
     service.set_faults(Default::default());
     run(place, &[]).expect(0);
@@ -93,7 +93,7 @@ fn p10_exit_2_another_service_or_environment_is_refused() {
     let done = place.run(&["sync"]).expect(2);
     assert!(done.stderr.contains("another --state"), "{}", done.stderr);
 
-    // The state is gone, the warehouses are not.
+    // The state file is lost; the warehouses remain.
     std::fs::remove_dir_all(place.path("state")).unwrap();
     std::fs::remove_dir_all(place.path("archive")).unwrap();
     for (only, gone) in [("DuckDB", "parquet"), ("Parquet", "warehouse.duckdb")] {
@@ -146,7 +146,7 @@ fn exit_5_a_second_run_names_the_lease_holder() {
     assert_eq!(place.report(&["users", "pull"], 5)["reason"], "lease_held");
     let status = place.run(&["status", "--json"]).expect(0).json();
     assert!(status["running"].as_str().unwrap().contains(&first.id().to_string()), "{status}");
-    // A hint stands between its run and the older runs, and only for the newest run of a command.
+    // A hint is printed directly below its run, and only for the newest run of a command.
     let runs = place.run(&["status"]).expect(0).stdout;
     let parts = ["  users pull failed", "    hint: wait for it to end", "  sync     failed", "  backfill running"];
     let order = parts.map(|part| runs.find(part));
@@ -223,7 +223,7 @@ fn p2_exit_130_ctrl_c_stops_cleanly_and_the_next_run_resumes() {
     let asked = service.log().len();
     service.set_faults(Default::default());
     run(&place, &[]).expect(0);
-    // Each stop loses at most the pages that were on their way, and each run begins with a look at the service's clock.
+    // Each stop loses at most the pages in flight, and each run first requests the service's clock.
     let undisturbed = Place::new(&service).with_config(&paged());
     let in_all = service.log().len();
     run(&undisturbed, &[]).expect(0);
@@ -239,7 +239,7 @@ fn exit_0_check_passes_before_and_after_a_run() {
     let findings = place.run(&["check", "--json"]).expect(0).json();
     let what: Vec<&str> =
         findings.as_array().unwrap().iter().map(|finding| finding["what"].as_str().unwrap()).collect();
-    // What this machine has for a proxy, and for certificates.
+    // The machine may or may not have a proxy and certificates.
     let what: Vec<&str> = what.into_iter().filter(|what| !["proxy", "certs"].contains(what)).collect();
     assert_eq!(what, ["service", "key", "clock", "state", "archive", "warehouse", "disk", "serve"]);
     assert!(findings.as_array().unwrap().iter().all(|finding| finding["is_well"] == true), "{findings}");
@@ -294,11 +294,11 @@ fn exit_3_status_names_the_stream_that_lags_too_far() {
     let never = place.run(&["status", "--max-lag", "26h"]).expect(3);
     assert!(never.stdout.contains("BEHIND  responses: nothing is complete, limit 26 h\n"), "{}", never.stdout);
     place.run(&["sync"]).expect(0);
-    // The program goes by the service's clock, which stands still, as far as this machine's ran on since.
+    // Now is the service's clock, which stands still here, plus the time that passed on this machine.
     let well = place.run(&["status", "--max-lag", "26h", "--json"]).expect(0).json();
     assert_eq!((well["max_lag_secs"].as_u64(), well["behind"].as_array().map(Vec::len)), (Some(93_600), Some(0)));
     let late = place.run(&["status", "--max-lag", "1s"]).expect(3).stdout;
-    // Answers younger than ten minutes are left for the next run.
+    // Answers younger than ten minutes are left to the next run.
     assert!(late.starts_with("BEHIND") && late.contains("BEHIND  responses: 10 min behind, limit 1 s\n"), "{late}");
     let late = place.run(&["status", "--max-lag", "1s", "--stream", "responses", "--json"]).expect(3).json();
     assert_eq!(late["behind"].as_array().map(Vec::len), Some(1), "{late:#}");
@@ -353,7 +353,7 @@ fn a_deadline_does_not_hide_an_unreachable_service() {
     let place = Place::at("http://127.0.0.1:1");
     let done = place.run(&["sync", "--deadline", "10s"]).expect(1);
     assert!(done.stderr.contains("error: cannot reach http://127.0.0.1:1/"), "{}", done.stderr);
-    // The history says why, in the same words.
+    // The history has the same reason as the run.
     let status = place.run(&["status", "--json"]).expect(0).json();
     let run = &status["runs"][0];
     assert_eq!((&run["reason"], &run["exit_code"]), (&json!("service_failed"), &json!(1)), "{status}");

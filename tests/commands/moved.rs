@@ -47,7 +47,7 @@ fn slow_a_first_run_with_wrong_settings_binds_no_service() {
     let place = place.with_env(KEY_VARIABLE, "not-the-key");
     place.run(&["sync"]).expect(4);
     let place = place.with_env(KEY_VARIABLE, crate::harness::KEY);
-    // An empty list of responses is proven, and nothing worth keeping.
+    // The empty list of responses is complete, and there is nothing to archive.
     place.run(&["backfill", "--from", &days_ago(4), "--stream", "responses"]).expect(0);
     let mut place = place.with_config(&format!("[service]\nenvironment = \"staging\"\n{ALL_FLAGS}"));
     place.set_base_url(right.base_url());

@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use crate::harness::{Done, KEY, NOW_MS, Place, Service, days_ago, small};
 
-/// The keys of an object, in order.
+/// Returns the keys of an object, in order.
 fn keys(value: &Value) -> Vec<&str> {
     value.as_object().unwrap_or_else(|| panic!("{value} is no object")).keys().map(String::as_str).collect()
 }
 
-/// The keys of a run's JSON. `notes` says that the sandbox's clock is months behind this machine's.
+/// The keys of a run's JSON. `notes` is there because the sandbox's clock is months behind this machine's.
 const RUN_KEYS: [&str; 13] = [
     "run_id",
     "command",
@@ -253,7 +253,7 @@ fn check_and_sync_accept_the_file_that_init_writes() {
     bare(&["sync", "--json"]).expect(0).json();
     let counted = bare(&["query", "SELECT count(*) AS answers FROM responses", "--format", "csv"]).expect(0);
     assert!(counted.stdout.lines().nth(1).unwrap().parse::<u64>().unwrap() > 250, "{}", counted.stdout);
-    // Every key that is shown is known, and its default is a legal value.
+    // Every key in the template is known, and its default is valid.
     let is_shown_key = |line: &&str| {
         let key = line.strip_prefix("# ").and_then(|line| line.split_once(" = ")).map(|(key, _)| key);
         key.is_some_and(|key| key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
@@ -264,7 +264,7 @@ fn check_and_sync_accept_the_file_that_init_writes() {
     for line in shown {
         let mut text = written.replacen(line, &line[2..], 1);
         if line.starts_with("# flags") {
-            // The template sets it already, to fewer.
+            // The template already sets this key to fewer values.
             text = text.replace("flags = [\"with_deleted_responses\"]\n", "");
         }
         std::fs::write(&path, text).unwrap();
@@ -332,7 +332,7 @@ fn demo_leaves_a_working_configuration_and_three_commands() {
     let place = Place::at("http://127.0.0.1:1").without_config();
     let folder = place.path("the demo's");
     let mut demo = place.bare(&["demo", "--responses", "2000", "--folder", folder.to_str().unwrap()]);
-    // Settings of somebody's own warehouse.
+    // The user's own settings name another warehouse.
     let done =
         Done::from(demo.env("STUDYSYNC_WAREHOUSE_DUCKDB", "/no/such/folder/own.duckdb").output().unwrap()).expect(0);
     let end = done.stdout.split_once("To explore the data, paste:").unwrap().1;
@@ -341,7 +341,7 @@ fn demo_leaves_a_working_configuration_and_three_commands() {
     let shell = std::process::Command::new("/bin/sh").args(["-ec", &lines.join("\n")]).output().unwrap();
     let shell = Done::from(shell).expect(0);
     assert!(shell.stdout.contains("nps_low") && folder.join("report.html").exists(), "{}", shell.stdout);
-    // A folder with somebody's own configuration, or an earlier demo's, stays as it is.
+    // `demo` does not overwrite an existing configuration, neither the user's own nor that of an earlier demo.
     let config = folder.join("studysync.toml");
     std::fs::write(&config, "# mine\n").unwrap();
     let again = place.bare(&["demo", "--folder", folder.to_str().unwrap()]).output().unwrap();

@@ -1,4 +1,4 @@
-//! The cost that `plan` estimates, compared with the cost of the run.
+//! Compares the cost that `plan` estimates with the cost of the run.
 
 use serde_json::Value;
 use studysync_sandbox::{Rough, Settings};
@@ -9,13 +9,13 @@ fn planned(place: &Place, arguments: &[&str]) -> Value {
     place.run(&[&["plan", "--json"], arguments].concat()).expect(0).json()
 }
 
-/// Whether an estimate is within two times of what it came to.
+/// Asserts that an estimate is within a factor of two of the actual value.
 fn assert_is_close(what: &str, estimate: &Value, actual: &Value) {
     let (estimate, actual) = (estimate.as_u64().unwrap() as f64, actual.as_u64().unwrap() as f64);
     assert!(estimate <= 2.0 * actual && actual <= 2.0 * estimate, "{what}: planned {estimate}, came to {actual}");
 }
 
-/// The report of a backfill; rough data has records that need a look.
+/// Runs a backfill and returns its report. Rough data has records that need a look, so exit code 3 is allowed.
 fn backfilled(place: &Place) -> Value {
     let done = place.run(&["backfill", "--json", "--from", &days_ago(122)]);
     assert!([0, 3].contains(&done.code), "{}", done.stderr);
@@ -25,7 +25,7 @@ fn backfilled(place: &Place) -> Value {
 fn services() -> [Settings; 2] {
     let smooth = small(24_000, 120);
     let rough = Settings { rough: Some(Rough::default()), ..small(24_000, 120) };
-    // A page holds few rows, so that there are hundreds of them.
+    // A page has few rows, so that there are hundreds of pages.
     [smooth, rough]
 }
 
@@ -40,7 +40,7 @@ fn a_backfill_plan_is_within_a_factor_of_two_of_the_cost() {
         let unknown = planned(&place, &["--from", &days_ago(122)]);
         assert!(unknown["total"]["requests"].is_null() && unknown["total"]["is_partial"] == true, "{unknown}");
         assert_eq!(service.log().len(), 0, "a plan sends nothing");
-        // What the last month showed tells of the months before.
+        // The last month predicts the months before.
         assert!([0, 3].contains(&place.run(&["sync"]).code));
         let plan = planned(&place, &["--from", &days_ago(122)]);
         assert!(plan["total"]["minutes"].as_f64().unwrap() > 0.0 && plan["speed_from"] == "earlier_run", "{plan}");
@@ -73,7 +73,7 @@ fn a_few_probe_requests_estimate_a_first_backfill() {
         assert_is_close(&format!("requests, {data}"), &plan["total"]["requests"], &report["requests"]["total"]);
         assert_eq!(plan["speed_from"], "probe");
     }
-    // A range in which samples meet nothing is not said to be empty.
+    // If no sample finds a row, the plan does not say that the range is empty.
     let service = Service::start(small(300, 10));
     let place = Place::new(&service).without_parquet();
     let plan = planned(&place, &["--probe", "--from", "2016-01", "--stream", "responses"]);
@@ -87,7 +87,7 @@ fn a_few_probe_requests_estimate_a_first_backfill() {
 fn the_waits_of_an_earlier_run_do_not_lower_the_planned_speed() {
     let service = Service::start(small(3_000, 30));
     let place = Place::new(&service).without_parquet().with_config(SMALL_PAGES);
-    // Refused before the run has measured a rate.
+    // The service refuses requests before the run has measured a rate.
     let refused = serde_json::json!({"when": {"count": 3, "skip": 3}, "retry_after": {"wait_ms": 2000}});
     service.control().merge_faults(serde_json::json!({"too_many_requests": refused})).unwrap();
     let report = place.report(&["sync"], 0);

@@ -21,7 +21,7 @@ fn slow_query_can_open_only_the_warehouse() {
     let before = std::fs::read(place.duckdb()).unwrap();
     let files = place.files("");
     for sql in [
-        // Other files, in every way that the engine knows.
+        // Other files, in every way that the engine offers.
         format!("SELECT * FROM read_csv_auto('{outside}/secret.csv')"),
         format!("SELECT * FROM read_json('{outside}/secret.json')"),
         format!("SELECT * FROM read_json_objects('{outside}/secret.json')"),
@@ -33,12 +33,12 @@ fn slow_query_can_open_only_the_warehouse() {
         format!("SELECT * FROM '{outside}/state/checkpoints.sqlite'"),
         "SELECT * FROM read_text('/proc/self/environ')".to_owned(),
         "SELECT * FROM '/etc/passwd'".to_owned(),
-        // The network and extensions.
+        // The network, and extensions.
         "SELECT * FROM read_csv('https://example.invalid/a.csv')".to_owned(),
         "SELECT * FROM 's3://bucket/a.parquet'".to_owned(),
         "LOAD httpfs".to_owned(),
         "FORCE INSTALL spatial".to_owned(),
-        // Writing, in whatever disguise.
+        // Statements that write.
         format!("COPY (SELECT 1) TO '{outside}/stolen.parquet'"),
         format!("EXPORT DATABASE '{outside}/stolen'"),
         "WITH gone AS (DELETE FROM responses RETURNING *) SELECT * FROM gone".to_owned(),
@@ -46,7 +46,7 @@ fn slow_query_can_open_only_the_warehouse() {
         "CREATE MACRO f() AS 1".to_owned(),
         "VACUUM".to_owned(),
         "PREPARE p AS DELETE FROM responses".to_owned(),
-        // Undoing the seal.
+        // Statements that would lift the restrictions.
         "SET memory_limit = '100GB'".to_owned(),
         "RESET ALL".to_owned(),
         "PRAGMA enable_profiling".to_owned(),
@@ -79,13 +79,13 @@ fn p8_slow_query_limits_time_and_memory() {
     let done = place.run(&["query", endless, "--time-limit", "1s"]).expect(1);
     assert!(done.stderr.contains("no answer within 1 s") && done.stderr.contains("--time-limit"), "{}", done.stderr);
     assert!(began.elapsed() < Duration::from_secs(300), "{:?}", began.elapsed());
-    // One that hands rows over before it never ends is stopped as well.
+    // A query that returns rows and then never ends is stopped as well.
     let late = "SELECT range::UBIGINT FROM range(3000) UNION ALL SELECT max(hash(range)) FROM range(1_000_000_000_000)";
     let done = place.run(&["query", late, "--time-limit", "1s", "--rows", "100000", "--format", "csv"]).expect(1);
     assert!(done.stderr.contains("no answer within"), "{}", done.stderr);
     let done = place.run(&["query", "SELECT list(range) FROM range(200_000_000)"]).expect(1);
     assert!(done.stderr.contains("memory_limit_mb"), "{}", done.stderr);
-    // A single value is no data that the engine would count.
+    // The engine's memory limit does not count a single value.
     let done = place.run(&["query", "SELECT length(repeat('x', 4_000_000_000))"]);
     assert!(done.code == 1 && done.stderr.contains("memory"), "{}: {}", done.code, done.stderr);
     place.run(&["query", "SELECT 1", "--time-limit", "0s"]).expect(2);
@@ -116,10 +116,10 @@ fn query_writes_complete_files_and_parquet() {
         "SELECT count(*) FROM parquet_schema('{path}') WHERE name = 'created_at' AND logical_type LIKE '%isAdjustedToUTC=1%'"
     );
     assert_eq!(count(&is_utc), 1, "times say that they are UTC");
-    // The same bytes through a pipe.
+    // The same output through a pipe.
     let piped = place.command(whole).output().unwrap();
     assert!(piped.stdout == std::fs::read(&out).unwrap(), "the file and the pipe differ");
-    // What fails half-way leaves what was there.
+    // A query that fails half-way keeps the existing file.
     let late = "SELECT CASE WHEN range = 9000 THEN error('too far') ELSE '1' END FROM range(10_000)";
     for format in ["parquet", "csv", "json", "table"] {
         place.run(&["query", late, "--rows", "100000", "--format", format, "--out", path]).expect(1);

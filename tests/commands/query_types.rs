@@ -1,4 +1,5 @@
-//! `query` writes every type of the engine in every format: the right value, or exit code 2 with the column and a cast.
+//! `query` writes every type of the engine in every format: either the right value, or exit code 2 with the column and
+//! the cast to use.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::harness::{Done, Place, Service, connect, small};
 
-/// Values beside those of `test_all_types()`, which has the least and the greatest value of each type, and NULL.
+/// Values besides those of `test_all_types()`, which has the least and the greatest value of each type, and NULL.
 const VALUES: &[(&str, &str)] = &[
     ("small_hugeint", "(-1)::HUGEINT"),
     ("digits_38", "(-99999999999999999999999999999999999999)::HUGEINT"),
@@ -59,7 +60,7 @@ const VALUES: &[(&str, &str)] = &[
     ("deep", "[{'a': MAP {'k': [{'b': 1::HUGEINT}]}}]"),
 ];
 
-/// What JSON has for values that the engine cannot read back from JSON.
+/// The JSON for values that the engine cannot read back from JSON.
 const JSON_VALUES: &[(&str, &str)] = &[
     ("by_list", r#"{"[1, 2]":"list"}"#),
     ("by_struct", r#"{"{'k': 1}":[true]}"#),
@@ -82,7 +83,7 @@ impl Types {
         let engine = connect();
         engine.execute_batch("SET TimeZone = 'UTC'").unwrap();
         let values: Vec<String> = VALUES.iter().map(|(name, sql)| format!("{sql} AS {name}")).collect();
-        // In one row, because a second row would need values of the same types.
+        // All values are in one row, because a second row would need values of the same types.
         engine
             .execute_batch(&format!(
                 "CREATE TABLE all_types AS SELECT row_number() OVER () AS n, * FROM test_all_types();
@@ -101,7 +102,7 @@ impl Types {
         self.try_texts(sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
-    /// The columns of a table with values.
+    /// Returns the columns of a table that hold values.
     fn columns(&self, table: &str) -> Vec<String> {
         self.texts(&format!("SELECT column_name FROM (DESCRIBE {table}) WHERE column_name <> 'n'"))
     }
@@ -114,7 +115,8 @@ impl Types {
         self.place.path("out").display().to_string()
     }
 
-    /// Compares a column of a relation of the file with the column of the table. Returns the values that differ.
+    /// Compares a column of a relation that reads the file with the column of the table. Returns the values that
+    /// differ.
     fn wrong(&self, relation: &str, table: &str, column: &str) -> Vec<String> {
         let column_type =
             self.texts(&format!("SELECT column_type FROM (DESCRIBE {table}) WHERE column_name = '{column}'")).remove(0);
@@ -122,7 +124,7 @@ impl Types {
         let ways = match column_type.as_str() {
             "BLOB" => vec!["read.v::BLOB = value.v".to_owned(), "unhex(read.v::VARCHAR) = value.v".to_owned()],
             "\"NULL\"" => vec!["read.v IS NULL".to_owned()],
-            // The engine cannot read every type from a text, and not the first and last times in a zone.
+            // The engine cannot parse every type from a text, nor the first and last times with a zone.
             name => vec![
                 format!("(TRY_CAST(read.v AS {name}) IS NOT DISTINCT FROM value.v OR {as_text})"),
                 as_text.to_owned(),
@@ -150,7 +152,7 @@ impl Types {
         assert!(wrong.is_empty(), "{what}: {column}: {wrong:?}");
     }
 
-    /// Stores a column of JSON lines as the table `written`. The engine's own reader would round long numbers.
+    /// Stores a column of JSON lines as the table `written`. The engine's own JSON reader would round long numbers.
     fn store_json(&self, lines: &str, column: &str) {
         self.engine.execute_batch("CREATE OR REPLACE TABLE written (n BIGINT, raw VARCHAR, text VARCHAR)").unwrap();
         for line in lines.lines() {
@@ -162,7 +164,7 @@ impl Types {
         }
     }
 
-    /// The relation of the CSV file.
+    /// Returns the relation that reads the CSV file.
     fn csv(&self) -> String {
         format!(
             "read_csv('{}', all_varchar = true, header = true, delim = ',', quote = '\"', escape = '\"', allow_quoted_nulls = false)",
@@ -171,7 +173,7 @@ impl Types {
     }
 }
 
-/// The SQL of a table's values, for the program: it has no such tables.
+/// Returns the SQL of a table's values, because the program's warehouse does not have these tables.
 fn sql(table: &str, columns: &[String]) -> String {
     let names: Vec<String> = columns.iter().map(|name| format!("\"{name}\"")).collect();
     let source = match table {
@@ -187,7 +189,7 @@ fn sql(table: &str, columns: &[String]) -> String {
 const TABLES: [&str; 2] = ["all_types", "more_types"];
 
 /// Writes a table in a format, without the columns that the format refuses. Returns the written and the refused
-/// columns. The advice for each refused column must work.
+/// columns. Asserts that the hint for each refused column works.
 fn write_what_fits(types: &Types, table: &str, format: &str, relation: &str) -> (Vec<String>, Vec<String>) {
     let (mut columns, mut refused) = (types.columns(table), Vec::new());
     assert!(columns.len() > 40, "{columns:?}");
@@ -235,7 +237,7 @@ fn p1_json_has_the_value_of_every_type_or_names_a_cast() {
         let written = std::fs::read_to_string(types.out()).unwrap();
         for column in &columns {
             types.store_json(&written, column);
-            // As a JSON value, or as the text of a JSON string or number.
+            // The cell is a JSON value, or the text of a JSON string or number.
             let value = "SELECT n, nullif(raw, 'null')::JSON AS v FROM written";
             if let Some((_, expected)) = JSON_VALUES.iter().find(|(name, _)| name == column) {
                 assert_eq!(types.texts("SELECT raw FROM written"), [*expected], "{column}");
@@ -290,11 +292,11 @@ fn p1_tables_show_the_value_of_every_type() {
             ["table", "lines"].map(|format| types.place.run(&["query", &sql, "--format", format]).expect(0).stdout);
         assert!(shown.iter().all(|shown| !shown.contains("rror")), "{shown:?}");
         for column in &columns {
-            // Longer values are cut, and control characters have codes.
+            // The formats cut longer values, and write control characters as codes.
             let plain =
                 format!("SELECT \"{column}\" FROM {csv} WHERE regexp_full_match(\"{column}\", '[ -~]{{1,150}}')");
             for cell in types.texts(&plain) {
-                // A table has a blank between date and time.
+                // The table format has a blank between date and time.
                 let is_in =
                     |shown: &String| [cell.clone(), cell.replacen('T', " ", 1)].iter().any(|cell| shown.contains(cell));
                 assert!(shown.iter().all(is_in), "{column}: {cell} is not in {shown:?}");

@@ -1,9 +1,9 @@
-//! P11: the key reaches the service and nothing else.
+//! P11: the key is sent to the service and appears nowhere else.
 
 use crate::harness::{Done, KEY, Place, Service, days_ago, small};
 use serde_json::json;
 
-/// The key as text, and as it might be hidden by an encoding.
+/// The key as plain text, and in the encodings in which it could appear.
 fn forms() -> Vec<Vec<u8>> {
     use base64::Engine;
     let base64 = base64::engine::general_purpose::STANDARD.encode(KEY);
@@ -26,7 +26,7 @@ fn assert_says_nothing(what: &str, done: &Done) {
 fn p11_the_key_appears_in_no_output_and_no_file() {
     let service = Service::start(small(600, 20));
     let place = Place::new(&service);
-    // Refusals, failures and a body that echoes: errors quote what they met.
+    // Refusals, failures and a body that contains the key: errors quote the answer.
     service
         .control()
         .merge_faults(json!({
@@ -62,7 +62,7 @@ fn p11_the_key_appears_in_no_output_and_no_file() {
     for path in files.iter().chain(&other.files(".")).chain(&json_place.files(".")) {
         assert_is_free_of_the_key(&path.display().to_string(), &std::fs::read(path).unwrap());
     }
-    // Compressed where it lies in Parquet: look at what the files say, too.
+    // Parquet files are compressed, so their values are searched too.
     for (name, tables) in place.warehouses() {
         for row in tables.rows("sync_runs") {
             assert_is_free_of_the_key(&format!("{name}: sync_runs"), format!("{row:?}").as_bytes());
@@ -73,7 +73,7 @@ fn p11_the_key_appears_in_no_output_and_no_file() {
     }
 }
 
-/// The decompressed content of every file of the archive that is compressed by zstd.
+/// Returns the decompressed content of every zstd file of the archive.
 fn archived_pages(place: &Place) -> Vec<Vec<u8>> {
     const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
     let mut bodies = Vec::new();

@@ -1,4 +1,4 @@
-//! Signals and terminals that close: a run ends in order and resumes, and `serve` goes on where nobody has closed it.
+//! Signals and closed terminals: a run stops cleanly and resumes, and `serve` keeps running without a terminal.
 
 use std::{
     fs::File,
@@ -19,7 +19,7 @@ use crate::{
     serve::{IDLE, place_for, until},
 };
 
-/// A service that answers slowly, and a place that asks for small pages.
+/// A service that answers slowly, and a place that requests small pages.
 fn slow() -> (Service, Place) {
     let service = Service::start(small(800, 24));
     service.control().merge_faults(json!({"latency": {"ms": 60}})).unwrap();
@@ -39,13 +39,13 @@ fn send(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-/// Waits until the service got this many more requests.
+/// Waits until the service has received this many more requests.
 fn until_asked(service: &Service, requests: usize) {
     let before = service.log().len();
     until("the run is in the middle", || service.log().len() >= before + requests);
 }
 
-/// The next run resumes, and ends equal to the truth.
+/// The next run resumes, and ends equal to the service.
 fn assert_resumes(service: &Service, place: &Place, when: &str) {
     let status = place.run(&["status", "--json"]).expect(0).json();
     assert_eq!(status["runs"][0]["outcome"], "interrupted", "{when}: {status}");
@@ -54,7 +54,7 @@ fn assert_resumes(service: &Service, place: &Place, when: &str) {
     assert_warehouses_equal(place, &Expected::now(service), when);
 }
 
-/// A program in `PATH`; `None`, and a line, where it is missing.
+/// Returns a program from `PATH`; if it is missing, prints a line and returns `None`.
 fn tool(name: &str) -> Option<&str> {
     let is_there = ["/usr/bin", "/bin"].iter().any(|folder| Path::new(folder).join(name).exists());
     if !is_there {
@@ -63,7 +63,7 @@ fn tool(name: &str) -> Option<&str> {
     is_there.then_some(name)
 }
 
-/// The same command as the leader of a session whose terminal is the returned one. To drop it closes the terminal.
+/// Returns the command as the leader of a session, and the terminal of that session. Dropping the terminal closes it.
 fn in_a_terminal(command: &Command) -> (Command, OwnedFd) {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&terminal).unwrap();
@@ -75,7 +75,7 @@ fn in_a_terminal(command: &Command) -> (Command, OwnedFd) {
     (inside, terminal)
 }
 
-/// The same command, started by another program.
+/// Returns the command, started by another program.
 fn started_by(starter: &[&str], command: &Command) -> Command {
     let mut outer = Command::new(starter[0]);
     outer.args(&starter[1..]).arg(command.get_program()).args(command.get_args()).env("TERM", "xterm");
@@ -96,7 +96,7 @@ fn p2_exit_130_sighup_stops_cleanly_and_the_run_resumes() {
     let (service, place) = slow();
     let child = piped(backfill(&place));
     until_asked(&service, 12);
-    // The kernel and the shell both send it when a terminal closes.
+    // When a terminal closes, both the kernel and the shell send SIGHUP.
     for _ in 0..3 {
         send(&child, Signal::HUP);
         std::thread::sleep(std::time::Duration::from_millis(5));
@@ -114,7 +114,7 @@ fn p2_a_closed_terminal_ends_a_run_in_order() {
     let (service, place) = slow();
     let (mut command, terminal) = in_a_terminal(&backfill(&place));
     let mut child = command.spawn().unwrap();
-    // The command holds the other side of the terminal, too.
+    // The command struct holds the terminal's other side open, too.
     drop(command);
     until_asked(&service, 12);
     drop(terminal);

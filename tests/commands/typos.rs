@@ -41,7 +41,7 @@ fn status_row_counts_equal_the_table_counts() {
     let rows = count("SELECT count(*) FROM responses");
     let text = place.run(&["status"]).expect(0).stdout;
     assert!(text.contains(&format!("responses: {rows} rows, ")), "{text}");
-    // What scans read is no number of rows, and is not called one.
+    // The number of records that scans read is not a row count, so `status` does not call it one.
     let text = place.run(&["status", "--from", &days_ago(14)]).expect(0).stdout;
     assert!(text.contains(" records in ") && !text.contains(" rows"), "{text}");
     let text = place.run(&["plan"]).expect(0).stdout;
@@ -57,7 +57,7 @@ fn status_row_counts_equal_the_table_counts() {
 fn an_unknown_survey_is_reported_and_leaves_no_trace() {
     let service = Service::start(small(400, 10));
     let place = Place::new(&service);
-    // The first of all runs, and one of a warehouse that knows surveys.
+    // The first run of all, and a run of a warehouse that has surveys.
     for _ in 0..2 {
         for arguments in
             [&["sync", "--survey", "999999"][..], &["backfill", "--from", &days_ago(5), "--survey", "999999"]]
@@ -82,7 +82,7 @@ fn an_unknown_survey_is_reported_and_leaves_no_trace() {
         let done = place.run(arguments).expect(code);
         assert!(done.stderr.contains("survey 999999 is not known"), "{arguments:?}: {}", done.stderr);
     }
-    // A known one costs no request more; one that only the service knows is believed.
+    // A known survey costs no additional request. A survey that only the service knows is accepted.
     let one = known.to_string();
     place.run(&["sync", "--survey", &one]).expect(0);
     place.run(&["plan", "--survey", &one]).expect(0);
@@ -161,7 +161,7 @@ fn plan_separates_unread_windows_from_missing_flags() {
         let was_read = ms(window, "start_ms") >= NOW_MS - 5 * 86_400_000;
         assert_eq!(window["reason"], if was_read { "new_flags" } else { "gap" }, "{window}");
     }
-    // Asked for, and then no longer due.
+    // The command requests a range, and then nothing is due.
     place.report(&["backfill", "--from", &days_ago(8), "--to", &days_ago(1), "--stream", "responses"], 0);
     let plan = place.run(&[&arguments[..], &["--json"]].concat()).expect(0).json();
     assert_eq!(plan["streams"][0]["windows"], json!([]));

@@ -1,5 +1,5 @@
-//! Drift through the real program: fields that no contract knows. What each mode does in each stream, that nothing is
-//! lost for good, and what is reported.
+//! Drift through the real program: fields that no contract has. Tests what each mode does in each stream, that no data
+//! is lost for good, and what the report says.
 
 mod modes;
 mod nights;
@@ -9,19 +9,19 @@ use studysync_sandbox::ListName;
 
 use crate::harness::{ALL_FLAGS, Place, Service, small};
 
-/// What a person typed, or is called. No output of the program may contain it.
+/// Text that a person typed, or a person's name. No output of the program may contain it.
 const PERSON: &str = "Zacharias Quux";
 
-/// A stream with two records of drift, made for these tests: one with a field that no contract names, one with a value
-/// that its column cannot take.
+/// A stream with two records with drift: the first has a field that no contract names, the second has a value that does
+/// not fit its column.
 struct Drifting {
     list: ListName,
-    /// The stream, and its base table.
+    /// The name of the stream and of its base table.
     name: &'static str,
-    /// Where the records are, as SQL.
+    /// The SQL condition that selects each record.
     unknown: &'static str,
     clash: &'static str,
-    /// Where the drift is, by path.
+    /// The path of each drifting field.
     unknown_place: &'static str,
     clash_place: &'static str,
 }
@@ -53,7 +53,7 @@ const STREAMS: [Drifting; 3] = [
     },
 ];
 
-/// A response of yesterday, with more members.
+/// A response of yesterday with additional members.
 fn response(question: u32, members: &str) -> String {
     format!(
         r#"{{"createdAt":"2026-01-30T08:00:00.000Z","updatedAt":"2026-01-30T08:00:00.000Z","responseGroupUid":"drift","questionId":{question},"surveyId":7,"questionText":"q",{members}}}"#
@@ -72,7 +72,7 @@ fn survey(id: u32, members: &str) -> String {
     )
 }
 
-/// Puts the two records of each stream into the service. `value` is that of the unknown fields.
+/// Plants the two records of each stream. `value` is the value of the unknown fields.
 fn plant(service: &Service, value: &str) {
     let records = [
         (ListName::Responses, response(1, &format!(r#""questionType":"NPS","response":9,"battery":{value}"#))),
@@ -94,7 +94,7 @@ fn drifting() -> Service {
     service
 }
 
-/// A configuration with one mode for both sorts of drift of some streams.
+/// A configuration that sets one mode for both kinds of drift in these streams.
 fn config(streams: &[&str], mode: &str) -> String {
     let tables = streams
         .iter()
@@ -102,7 +102,7 @@ fn config(streams: &[&str], mode: &str) -> String {
     format!("{ALL_FLAGS}{}", tables.collect::<String>())
 }
 
-/// The same place with another mode for these streams, and `evolve` for the others.
+/// The same place with another mode for these streams, and `evolve` for all others.
 fn with_mode(place: Place, streams: &[&str], mode: &str) -> Place {
     place.with_config(&config(streams, mode))
 }

@@ -1,4 +1,4 @@
-//! Each drift mode in each stream, and the way back to `evolve`.
+//! Each drift mode in each stream, and the change back to `evolve`.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::harness::{
 
 use super::{Drifting, STREAMS, config, drifting, with_mode};
 
-/// The entries of the report for a stream: kind, path, records, fate.
+/// Returns the drift entries of a stream: kind, path, records, fate.
 fn told(report: &Value, stream: &str) -> Vec<(String, String, u64, String)> {
     let text = |entry: &Value, name: &str| entry[name].as_str().unwrap().to_owned();
     let entries = report["drift"].as_array().unwrap().iter().filter(|entry| entry["stream"] == stream);
@@ -28,7 +28,7 @@ fn assert_told(report: &Value, stream: &Drifting, fate: &str) {
     assert_eq!(told(report, stream.name), expected, "{report}");
 }
 
-/// Asserts that each warehouse has exactly so many rows where a condition holds.
+/// Asserts that in each warehouse this many rows satisfy a condition.
 fn assert_count(place: &Place, table: &str, condition: &str, rows: i64) {
     for (name, tables) in place.warehouses() {
         let sql = format!("SELECT count(*) FROM {table} WHERE {condition}");
@@ -36,7 +36,7 @@ fn assert_count(place: &Place, table: &str, condition: &str, rows: i64) {
     }
 }
 
-/// Back to `evolve`, everything is built again from the archive, and is what the service has.
+/// With `evolve` again, a replay rebuilds all rows from the archive, and they equal the service's.
 fn assert_comes_back(place: Place, service: &Service, when: &str) {
     let place = with_mode(place, &[], "evolve");
     service.clear_log();
@@ -84,7 +84,7 @@ fn p1_replay_restores_a_discarded_row_from_the_rejects() {
             let raw = place.duckdb_tables().value(&format!("SELECT raw FROM rejects WHERE {of_stream}")).unwrap();
             assert!(service.truth(stream.list).contains(&raw), "{raw}");
         }
-        // Known rejects are no news, and nothing is edited.
+        // Known rejects are not reported again, and no row counts as edited.
         let again = place.report(&["sync"], 0);
         assert_eq!(
             (&again["streams"][stream.name]["updated"], &again["streams"][stream.name]["rejected"]),
@@ -143,13 +143,13 @@ fn p1_slow_a_frozen_stream_holds_drifted_windows_until_unfrozen() {
             );
             assert_eq!(place.duckdb_tables().count(&sql) == 0, is_frozen, "{sql}");
         }
-        // It stands still, asks for nothing, and says so each time.
+        // The stream stays frozen, sends no request, and reports this in each run.
         service.clear_log();
         let again = place.report(&["sync"], 1);
         assert!(again["failures"][0]["error"].as_str().unwrap().contains(&unknown), "{again}");
         assert_eq!(asked_for(&service, stream), 0);
         assert!(place.run(&["status"]).expect(0).stdout.contains("NOT APPLIED"));
-        // With another mode it goes on from the pages that it has.
+        // With another mode, the run resumes with the archived pages.
         let place = with_mode(place, &[], "evolve");
         service.clear_log();
         place.report(&["sync"], 0);
@@ -164,7 +164,7 @@ fn p1_the_committing_run_sets_the_mode_of_a_frozen_scan() {
     place.report(&["sync"], 1);
     let place = with_mode(place, &["responses"], "discard_row");
     let report = place.report(&["sync"], 3);
-    // So young a window is read once more in the same run.
+    // The window is so young that the same run scans it a second time.
     let fates: Vec<_> = told(&report, "responses").into_iter().map(|(.., fate)| fate).collect();
     assert_eq!(fates, ["row_rejected", "row_rejected"], "{report}");
     assert_count(&place, "responses", "response_group_uid = 'drift'", 0);
@@ -191,7 +191,8 @@ fn p2_slow_replay_uses_the_configured_drift_modes() {
     }
 }
 
-/// Requests for rows of a stream. The one row that a run asks for to learn the service's time is nobody's window.
+/// Counts the requests for rows of a stream. It ignores the request for one row that a run sends to learn the service's
+/// time.
 fn asked_for(service: &Service, stream: &Drifting) -> usize {
     let path = format!("/v1/{}", stream.name);
     let is_probe = |query: &[(String, String)]| query.iter().any(|(name, value)| name == "limit" && value == "1");

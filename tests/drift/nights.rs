@@ -23,7 +23,7 @@ fn p4_a_change_in_a_discarded_value_is_no_edit() {
         let fates = ["inserted", "updated", "vanished"].map(|fate| count(&report, stream, fate));
         assert_eq!(fates, [0, 0, 0], "{stream}: {report}");
     }
-    // With `evolve` the same is an edit.
+    // With `evolve`, the same change is an edit.
     let place = with_mode(place, &[], "evolve");
     let report = place.report(&["sync"], 0);
     assert!(ALL.iter().all(|stream| count(&report, stream, "updated") == 2), "{report}");
@@ -39,7 +39,7 @@ fn p4_slow_a_new_drift_mode_updates_rows_and_deletes_none() {
     let service = drifting();
     let place = Place::new(&service);
     place.report(&["sync"], 0);
-    // The service still has them: what was held stays, and is not called vanished.
+    // The service still has the rows: rows that are already stored stay, and do not count as vanished.
     let place = with_mode(place, &ALL, "discard_row");
     let report = place.report(&["sync"], 3);
     for stream in ALL {

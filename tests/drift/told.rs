@@ -1,4 +1,4 @@
-//! Reports of drift: enough to act on, bounded, and without personal data.
+//! Reports of drift: detailed enough to act on, bounded in size, and without personal data.
 
 use serde_json::{Value, json};
 use studysync::model::DRIFT_PLACES_MAX;
@@ -8,7 +8,7 @@ use crate::harness::{Done, Place, Service, small};
 
 use super::{PERSON, config, response, survey, theme, with_mode};
 
-/// Everything a hostile or careless service could put a person's text into.
+/// A service with a person's text in every place where a hostile or careless service could put it.
 fn full_of_a_person() -> Service {
     let service = Service::start(small(40, 3));
     let person = PERSON;
@@ -82,7 +82,7 @@ fn full_of_a_person() -> Service {
     service
 }
 
-/// Neither the name nor the address, in whatever case.
+/// Asserts that a text contains neither the name nor the address, in upper or lower case.
 fn assert_silent(text: &str, what: &str) {
     let lower = text.to_lowercase();
     for word in ["zacharias", "quux"] {
@@ -180,7 +180,7 @@ fn summary_and_status_print_one_line_per_drift() {
         assert!(shown.contains(&format!("drift: {line}")), "'{line}' is missing in {shown}");
         assert!(status.contains(line), "'{line}' is missing in {status}");
     }
-    // A command that meets none does not hide what the last run met.
+    // A command that finds no drift does not hide the drift that the last run found.
     place.run(&["verify", "--from", "2026-01-30"]).expect(0);
     assert!(place.run(&["status"]).expect(0).stdout.contains("responses.battery"));
     let json = place.run(&["status", "--json"]).expect(0).json();
@@ -209,14 +209,14 @@ fn p8_ten_thousand_unknown_names_are_kept_and_summarized() {
             "SELECT min(json_array_length(json_keys(extra::JSON))) FROM responses WHERE response_group_uid = 'drift'";
         assert_eq!(tables.count(sql), NAMES as i64, "{name}: evolve keeps them all");
     }
-    // Frozen, the error does not name them all either.
+    // The error of a frozen stream does not list all names either.
     let place = Place::new(&service).with_config(&config(&["responses"], "freeze"));
     let report = place.report(&["sync"], 1);
     let error = report["failures"][0]["error"].as_str().unwrap();
     assert!(error.len() < 1024 && error.contains("and more"), "{error}");
 }
 
-/// The probe of an edge reads every record of its millisecond once more.
+/// The tie probe at a page boundary reads every record of its millisecond a second time.
 #[test]
 fn drift_counts_a_record_once_when_a_tie_probe_reads_it_again() {
     let service = Service::start(small(40, 3));

@@ -1,8 +1,8 @@
-//! A place that an earlier version left behind:
-//! warehouses, checkpoints and archive are opened, read and written as they are (P1, P2, P4).
+//! A place that an earlier version left behind: this version opens, reads and writes its warehouses, checkpoints and
+//! archive without a conversion (P1, P2, P4).
 //!
-//! `place.tar.gz` was made by the version before scans were compared without an SQL engine (commit a805264): rough
-//! data, a `sync` with all flags, changes at the service, and another `sync` a day later.
+//! `place.tar.gz` was made by the version before scans were compared without an SQL engine (commit a805264). It has
+//! rough data, a `sync` with all flags, changes at the service, and another `sync` a day later.
 //!
 //! ```text
 //! studysync sandbox --responses 600 --days 12 --surveys 6 --seed 5 --now 2026-06-15T00:00:00Z --frozen-clock \
@@ -20,7 +20,7 @@ use crate::{
     replay::Before,
 };
 
-/// Tables that the version which made the place did not know, or knew with fewer columns.
+/// Tables that the earlier version did not have, or had with fewer columns.
 const NEWER_TABLES: [&str; 13] = [
     "erasures",
     "response_custom_metadata",
@@ -37,7 +37,7 @@ const NEWER_TABLES: [&str; 13] = [
     "webhook_questions",
 ];
 
-/// Where the service of the place was.
+/// The service's address when the place was made.
 const ADDRESS: &str = "http://127.0.0.1:18787";
 const NOW_MS: i64 = 1_781_481_600_000;
 const CONFIG: &str = "[streams.responses]\n\
@@ -52,7 +52,7 @@ fn left_behind() -> Place {
     place.with_config(CONFIG)
 }
 
-/// The service as it was when the place was left.
+/// The service in the state in which the place was left.
 fn service() -> Service {
     let service = Service::start(Settings {
         seed: 5,
@@ -83,7 +83,7 @@ fn p2_replay_rebuilds_a_warehouse_of_an_earlier_version() {
         let [in_duckdb, in_parquet] = ["DuckDB", "Parquet"].map(|name| format!("{when}, {name}"));
         assert_equal_without(except, known(), &before.duckdb(), &place.duckdb_tables(), &in_duckdb);
         assert_equal_without(except, known(), &before.parquet(), &place.parquet_tables(), &in_parquet);
-        // Of a table that has more columns by now: this place has no recorded answer.
+        // This table has more columns now, so there is no recorded answer for it.
         let media = "SELECT count(*) FROM response_media";
         let tables = [before.duckdb(), before.parquet(), place.duckdb_tables(), place.parquet_tables()];
         assert!(tables.iter().all(|tables| tables.count(media) == 0), "{when}");
@@ -94,9 +94,9 @@ fn p2_replay_rebuilds_a_warehouse_of_an_earlier_version() {
     };
     assert_is_as_before(None, "looked at");
     place.run(&["replay"]).expect(0);
-    // A replay writes the hashes of this version, which are hashes of JSON values and not of their texts.
+    // A replay writes the hashes of this version. They hash JSON values, not their texts.
     assert_is_as_before(Some("_row_hash"), "replayed");
-    // Tables that are newer than the place are filled from its pages.
+    // A replay fills the tables that are newer than the place.
     for (name, is) in [("DuckDB", place.duckdb_tables()), ("Parquet", place.parquet_tables())] {
         for (current, history) in [
             ("survey_questions", "survey_question_history"),
@@ -128,7 +128,7 @@ fn p4_sync_continues_a_warehouse_of_an_earlier_version() {
     place.set_base_url(service.base_url());
     place.run(&["rebind", "--from", ADDRESS]).expect(0);
     let before = Before::of(&place, "before");
-    // Nothing changed since: whatever looks like an edit, or like a row that is gone, is a fault of this version.
+    // Nothing changed at the service. An edit or a vanished row would be a fault of this version.
     let report = place.report(&["sync"], 0);
     for stream in ["responses", "surveys", "themes"] {
         let counts = &report["streams"][stream];
@@ -140,7 +140,7 @@ fn p4_sync_continues_a_warehouse_of_an_earlier_version() {
     assert_eq!(before.duckdb().count("SELECT count(*) FROM responses"), 603);
     let verified = place.run(&["verify", "--from", "2026-06-03", "--json"]).expect(0).json();
     assert_eq!(verified["outcome"], "done", "{verified}");
-    // What stood in child tables when this version came is the first version of it.
+    // The rows of child tables at the time of the upgrade are their first version.
     for (name, tables) in place.warehouses() {
         let questions = tables.rows("survey_questions").len() as i64;
         let first = "SELECT count(*) FROM survey_question_history JOIN survey_questions USING (survey_id, question_ordinal, question_text)
@@ -148,7 +148,7 @@ fn p4_sync_continues_a_warehouse_of_an_earlier_version() {
         assert!(questions > 0 && tables.count(first) == questions, "{name}");
     }
 
-    // Edits and a person who is forgotten arrive in the old files.
+    // Edits and an erasure apply to the old files.
     service.change(&ChangeRequest { edits: 6, vanish_visitors: 1, ..ChangeRequest::default() });
     let report = place.report(&["sync"], 0);
     let counts = &report["streams"]["responses"];
