@@ -9,10 +9,10 @@ use crate::harness::{DAY_MS, NOW_MS, Place, Service, days_ago, small};
 
 const PER_SECOND: f64 = 10.0;
 const BURST: u32 = 10;
-/// The least share of the allowed requests that a run makes use of on a busy machine. The simulation of the gate checks
-/// the exact share.
+/// The minimum share of the allowed requests that a run must use on a busy machine. The simulation of the rate limit
+/// checks the exact share.
 const USE_MIN: f64 = 0.4;
-/// A request that left before the refusal arrived cannot have known of it; a busy machine is slow to tell.
+/// A request that was sent before the refusal arrived could not obey it. On a busy machine the refusal arrives late.
 const ON_ITS_WAY_US: u64 = 900_000;
 const SMALL_PAGES: &str = "[streams.responses]\npage_rows = 20\n";
 
@@ -20,7 +20,7 @@ const SMALL_PAGES: &str = "[streams.responses]\npage_rows = 20\n";
 fn limited(rate_limit: RateLimit) -> Service {
     let settings = small(3400, 30);
     let faults = Faults { rate_limit, ..settings.faults.clone() };
-    // By this machine's clock, so that an HTTP date is a moment to come.
+    // The clock runs, so that an HTTP date is in the future.
     Service::start(Settings { frozen_clock: false, faults, ..settings })
 }
 
@@ -28,7 +28,7 @@ fn place(service: &Service) -> Place {
     Place::new(service).without_parquet().with_config(SMALL_PAGES)
 }
 
-/// A backfill of answers between two days before the service's today.
+/// The arguments of a backfill of answers between two days before the service's today.
 fn backfill(from: i64, to: i64) -> Vec<String> {
     let day = |ago: i64| ((NOW_MS / DAY_MS - ago) * DAY_MS).to_string();
     ["backfill", "--stream", "responses", "--from", &day(from), "--to", &day(to)].map(str::to_owned).into()
@@ -43,7 +43,7 @@ fn refused(log: &[LogEntry]) -> usize {
     log.iter().filter(|entry| entry.status == 429).count()
 }
 
-/// No request came before a told time, but for those that were on their way when it was told.
+/// Asserts that no request came before the time of `Retry-After`, except requests that were in flight when it was sent.
 pub fn assert_obeyed(log: &[LogEntry], what: &str) {
     assert_obeyed_after(log, ON_ITS_WAY_US, what);
 }
@@ -54,8 +54,8 @@ fn assert_obeyed_after(log: &[LogEntry], on_its_way_us: u64, what: &str) {
     assert!(early.is_empty(), "{what}: sent before the told time: {early:?}");
 }
 
-/// The share of what the bucket allowed, from the first request to the last, but for the time in which the run read and
-/// wrote and did not wait: a busy machine makes that long, and the gate has no part in it.
+/// The used share of the requests that the bucket allowed, from the first request to the last. Time in which the run
+/// parsed and wrote does not count: a busy machine makes it long, and it does not depend on the rate limit.
 fn used_share(log: &[LogEntry], report: &Value) -> f64 {
     let arrived = |entry: Option<&LogEntry>| entry.map_or(0, |entry| entry.arrived_us);
     let work_ms = time_ms(report, "parse") + time_ms(report, "write");
@@ -72,11 +72,11 @@ fn assert_parts_add_up(report: &Value) {
     let parts = ["network", "told_to_wait", "chose_to_wait", "parse", "write", "idle"];
     let sum: u64 = parts.into_iter().map(|part| time_ms(report, part)).sum();
     let wall = time_ms(report, "wall");
-    // Each part is cut to whole milliseconds.
+    // Each part is rounded down to whole milliseconds.
     assert!(sum <= wall && wall - sum <= parts.len() as u64, "{sum} of {wall}: {}", report["time_ms"]);
 }
 
-/// Two runs of one place under a limit.
+/// Runs the program twice in one place under a rate limit.
 fn obey(form: RetryAfterForm) {
     use RetryAfterForm::{EpochMillis, Fraction, HttpDate, Seconds};
     let told = matches!(form, Seconds | Fraction | HttpDate | EpochMillis);
@@ -115,14 +115,14 @@ fn obey(form: RetryAfterForm) {
 fn p5_every_form_of_429_is_obeyed_near_the_allowed_rate() {
     use RetryAfterForm::{Absent, EpochMillis, Fraction, Garbage, HttpDate, Negative, PastDate, Seconds, Zero};
     let forms = [Absent, Seconds, Fraction, HttpDate, EpochMillis, Zero, Negative, PastDate, Garbage];
-    // Nearly all of the time is waiting, so they wait side by side.
+    // The cases mostly wait, so they run in parallel.
     let threads = forms.map(|form| (form, thread::spawn(move || obey(form))));
     let failed: BTreeSet<String> =
         threads.into_iter().filter_map(|(form, thread)| thread.join().is_err().then(|| format!("{form:?}"))).collect();
     assert!(failed.is_empty(), "see above: {failed:?}");
 }
 
-/// A service that answers so many requests and then refuses one, to be asked again after so long.
+/// A service that answers `skip` requests and then refuses one with a `Retry-After` of `wait_ms`.
 fn refusing(skip: u64, wait_ms: u64) -> Service {
     let settings = small(3400, 30);
     let when = When { count: 1, skip, ..When::default() };
@@ -147,10 +147,11 @@ fn p5_a_retry_after_beyond_max_wait_ends_the_run_with_its_time() {
     assert!((7100..=7200).contains(&wait_secs), "{wait_secs} s: {why}");
     assert!(why.contains("as the service asked"), "{why}");
     assert!(time_ms(&stopped, "told_to_wait") < 60_000, "it sat there");
-    // At the refusal at most three others were on their way, and each answer that is read before it lets one more go.
+    // At the refusal at most three other requests are in flight, and each answer that is read before the refusal allows
+    // one more.
     let log = service.log();
     assert!(log.len() <= 21 + 2 * 3, "{} requests after the refusal", log.len() - 21);
-    // However busy the machine is: of hours, these are few.
+    // A busy machine may be slow, but this tolerance is small compared with two hours.
     assert_obeyed_after(&log, 10 * ON_ITS_WAY_US, "two hours");
 }
 
@@ -162,7 +163,7 @@ fn p5_a_run_stops_at_its_deadline_and_the_next_one_resumes() {
     assert_eq!(stopped["outcome"], "stopped_early");
     assert!(stopped["stopped_because"].as_str().unwrap().contains("deadline"), "{stopped}");
     let log = service.log();
-    // The simulation checks the moment. Here the complete list would take 40 s.
+    // The simulation checks the exact time. Here the complete list would take 40 s.
     let span_us = log.last().unwrap().arrived_us - log.first().unwrap().arrived_us;
     assert!(span_us <= 30_000_000, "the last request came {span_us} us after the first");
     assert!(log.len() < 50, "{} requests: the limit was not in force", log.len());
@@ -219,7 +220,7 @@ fn p5_a_retry_after_binds_every_later_command() {
     let plan = place.run(&["plan", "--json"]).expect(0).json();
     assert!(plan["no_request_before"].as_str().unwrap().starts_with(&minute), "{plan}");
     assert!((6_000..=7_200).contains(&plan["wait_secs"].as_u64().unwrap()) && plan["max_wait_secs"] == 3600, "{plan}");
-    // By hand it can be overridden; and once the service answers, nothing is left to wait for.
+    // A flag overrides the wait. Once the service answers, no wait is left.
     place.run(&["sync", "--stream", "surveys", "--ignore-rate-limit"]).expect(0);
     assert!(!service.log().is_empty());
     assert!(!place.run(&["plan"]).expect(0).stdout.contains("no request before"));

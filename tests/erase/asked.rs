@@ -1,4 +1,4 @@
-//! What `erase` refuses, which requests it sends, and how it ends.
+//! The arguments that `erase` refuses, the requests that it sends, and its exit codes.
 
 use serde_json::json;
 use studysync_sandbox::{Faults, ListName, LogEntry, RetryAfter, RetryAfterForm};
@@ -40,7 +40,7 @@ fn exit_2_erase_refuses_an_unusable_name_or_flag() {
         let done = place.run(arguments).expect(2);
         assert!(done.stderr.contains(expected), "{arguments:?}: {}", done.stderr);
     }
-    // A place that is named by mistake, or forgotten.
+    // The command omits a warehouse, or names one that is missing.
     let done = place.run_on_parquet(&["erase", "--yes", "--user-id", "a"]).expect(2);
     assert!(done.stderr.contains("warehouse.duckdb was filled as well"), "{}", done.stderr);
     std::fs::rename(place.parquet(), place.path("elsewhere")).unwrap();
@@ -78,7 +78,8 @@ fn exit_3_slow_a_dry_run_lists_names_that_match_nobody() {
     assert_eq!(plan["unknown"], json!(["user_id nosuch", "email no@such.example"]), "{plan}");
     let plan = place.run(&["erase", "--dry-run", "--json", "--user-id", ZOE]).expect(0).json();
     assert_eq!(plan["unknown"], json!([]));
-    // Asked in earnest, the service is asked all the same: it may know more. That nobody is known here is said.
+    // A real erasure sends the request even if no row matches, because the service may know more. It reports that
+    // nothing matched here.
     let done = place.run(&["erase", "--yes", "--user-id", "nosuch"]);
     assert_eq!(purges(&service).len(), 1, "{}", done.stderr);
     assert!(done.stderr.contains("NO MATCH HERE"), "{}", done.stderr);
@@ -87,7 +88,7 @@ fn exit_3_slow_a_dry_run_lists_names_that_match_nobody() {
 #[test]
 fn p9_unknown_names_in_a_batch_do_not_shield_known_people() {
     let (service, place) = small_place();
-    // 250 people of whom the service has two; whatever stands beside them in a request.
+    // 251 people, most of them unknown to the service. Unknown names in a request must not protect the others.
     let mut people: String = (0..250).map(|at| format!("user-id stranger-{at}\n")).collect();
     people.push_str(&format!("user-id {ZOE}\n"));
     std::fs::write(place.path("people.txt"), people).unwrap();
@@ -113,7 +114,7 @@ fn p9_unknown_names_in_a_batch_do_not_shield_known_people() {
     assert!(is_there(), "the delay that was asked for");
     service.control().advance_clock(1000);
     assert!(!is_there());
-    // In the table as in the file, and nobody in either.
+    // The receipt is the same in the table and in the file, and names nobody.
     let file = std::fs::read_to_string(
         place
             .path("state/checkpoints.sqlite.erasures")
@@ -144,7 +145,7 @@ fn p9_the_receipt_reports_names_that_the_service_refuses() {
         .plant(ListName::Responses, &record("bbbbbbbb-0000-4000-8000-000000000001", 1, &who, "hello", 2), None)
         .unwrap();
     place.run(&["sync"]).expect(0);
-    // The sandbox purges planted people by what it was told of them; this one it no longer has.
+    // The sandbox purges planted people by their records. This record is removed, so the person cannot be purged.
     service.control().remove_row(
         &serde_json::from_value(json!({ "group": "bbbbbbbb-0000-4000-8000-000000000001", "question": "1" })).unwrap(),
     );
@@ -167,13 +168,13 @@ fn exit_4_5_6_slow_nothing_is_removed_before_the_service_accepts() {
     assert_eq!(command.output().unwrap().status.code(), Some(4));
     assert!(is_held());
     drop(wrong_key);
-    // A run that holds the lease.
+    // Another run holds the lease.
     let lock = std::fs::File::options().write(true).open(place.path("state/checkpoints.sqlite.lock")).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let done = place.run(&arguments).expect(5);
     assert!(done.stderr.contains("another run holds the lease"), "{}", done.stderr);
     drop(lock);
-    // A rate limit longer than anybody's patience: the same command goes on later.
+    // The service's `Retry-After` exceeds the longest wait of a run; the same command resumes later.
     let mut faults = Faults::default();
     faults.too_many_requests.when.count = 1;
     faults.too_many_requests.retry_after = RetryAfter { form: RetryAfterForm::Seconds, wait_ms: 7_200_000 };

@@ -1,5 +1,5 @@
-//! `erase` and files beside the tables: spools of open scans, a damaged state file, the
-//! reader copy, a restored archive.
+//! `erase` and files besides the tables: spools of open scans, a damaged state file, the reader copy, a restored
+//! archive.
 
 use studysync_sandbox::{Faults, Latency, ListName};
 
@@ -68,11 +68,11 @@ fn p9_erase_cleans_damaged_state_copies_and_run_reports() {
     std::fs::write(&aside, format!("garbage {ZOE} garbage")).unwrap();
     let harmless = place.path("state/checkpoints.sqlite.damaged-20260131T090000Z");
     std::fs::write(&harmless, "garbage").unwrap();
-    // A text of the service that came into the report of a run.
+    // The report of a run quotes a text of the service.
     let report = serde_json::json!({ "notes": [format!("the service says: no answer for {ZOE_MAIL}")] }).to_string();
     let state = rusqlite::Connection::open(place.state()).unwrap();
     state.execute("UPDATE runs SET report = ?1", [report]).unwrap();
-    // And one that was forgotten since, whose bytes are still in the file.
+    // A deleted report whose bytes are still in the file.
     state.execute_batch("PRAGMA secure_delete = OFF").unwrap();
     let forgotten = ["run_id", "command", "report"].map(|_| format!("{ZOE_MAIL} ").repeat(2000));
     state.execute("INSERT INTO runs (run_id, command, started_ms, report) VALUES (?1, ?2, 1, ?3)", forgotten).unwrap();
@@ -103,10 +103,10 @@ fn p9_slow_a_restored_archive_does_not_restore_the_erased() {
         assert_eq!(tables.count("SELECT count(*) FROM responses WHERE survey_id = 990"), 0, "{name}");
         assert_eq!(tables.count("SELECT count(*) FROM erasures"), 1, "{name}: a replay keeps the receipts");
     }
-    // The backup itself is cleaned by the same command again.
+    // The same command again cleans the restored backup.
     receipt(&erase(&place, &["--user-id", ZOE, "--visitor-id", VISITOR, "--email", ZOE_MAIL]));
     assert_eq!(found(&place, &needles()), [""; 0]);
-    // Without the key to the list nothing is let in.
+    // Without the key of the suppression list, no command accepts rows.
     std::fs::remove_file(place.path("state/checkpoints.sqlite.erasures/key")).unwrap();
     for command in [&["sync"][..], &["replay"], &["verify", "--from", "2026-01-20"]] {
         let done = place.run(command).expect(1);
@@ -135,9 +135,9 @@ fn p9_no_run_starts_without_the_suppression_list() {
             );
             assert_eq!(found(&place, &needles()), [""; 0], "{refused:?}");
         }
-        // Reading needs no list.
+        // Queries do not need the suppression list.
         place.run(&["query", "SELECT count(*) FROM responses"]).expect(0);
-        // The documented way out: an empty list, and the erasure again.
+        // The documented repair: an empty list, then the same erasure again.
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("suppressed.json"), r#"{"format_version":1,"erasures":[]}"#).unwrap();
         place.run(&["erase", "--yes", "--user-id", ZOE, "--email", ZOE_MAIL]).expect(0);
@@ -148,8 +148,8 @@ fn p9_no_run_starts_without_the_suppression_list() {
 
 #[test]
 fn p9_erased_rows_at_page_edges_hide_no_other_row() {
-    // Pairs that share a millisecond, the erased before or behind the other: where a page ends between the two, a
-    // service that loses ties never sends the second, and the page's edge is the only trace of it.
+    // Pairs of rows share a millisecond, with the erased row first or second. If a page ends between the two, a service
+    // that loses ties never sends the second row. Only a tie probe at the page boundary finds it.
     let service = Service::start(small(30, 6));
     for at in 0..120u32 {
         let is_erased = (at % 2 == 0) == ((at / 2) % 2 == 0);

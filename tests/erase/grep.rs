@@ -1,5 +1,4 @@
-//! Searches everything that a place keeps for texts: each cell of each table, each
-//! archived page, the bytes of each file.
+//! Searches all data of a place for texts: each cell of each table, each archived page, the bytes of each file.
 
 use std::path::Path;
 
@@ -12,7 +11,7 @@ use crate::harness::{Place, all_contracts};
 /// A text that must not be anywhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Needle {
-    /// In every form in which it could be written, in lower case.
+    /// The text in every encoding in which it could be stored, in lower case.
     forms: Vec<Vec<u8>>,
 }
 
@@ -44,10 +43,10 @@ impl Needle {
     }
 }
 
-/// Where any of them is.
+/// Returns the places that contain any of the texts.
 pub fn found(place: &Place, needles: &[Needle]) -> Vec<String> {
     let mut places = Vec::new();
-    // Made once: there are a hundred thousand cells to look at.
+    // The finders are built once, because there are a hundred thousand cells to search.
     let finders: Vec<memmem::Finder> =
         needles.iter().flat_map(|needle| &needle.forms).map(memmem::Finder::new).collect();
     let is_in = |bytes: &[u8]| {

@@ -1,6 +1,6 @@
-//! An erasure that is killed at any durable step and run again ends like one that was not killed: the person is gone,
-//! and nobody else lost anything. A kill is a copy of the folder before the step, so nothing that the process does
-//! later counts.
+//! An erasure that is killed at any durable step and run again ends like one that was not killed: the person's data is
+//! gone, and no other data is lost. A kill is a copy of the folder before the step, so later writes of the process do
+//! not count.
 
 use std::{
     collections::BTreeMap,
@@ -48,7 +48,7 @@ fn replace(root: &Path, with: &Path) {
     copy(with, root);
 }
 
-/// Runs the erasure in this process; before the step for which `stops` holds the folder is copied and it ends.
+/// Runs the erasure in this process. Before the step that `stops` selects, copies the folder and stops the erasure.
 pub fn run(
     place: &Place,
     service: &str,
@@ -98,7 +98,7 @@ fn run_request(
         let plan = erase.plan();
         (erase, plan)
     }) {
-        // Ends with an error where it was stopped.
+        // `apply` returns an error if it was stopped.
         drop(runtime.block_on(erase.apply(plan)));
     }
     let failpoints = taken.lock().unwrap();
@@ -116,7 +116,7 @@ fn p9_slow_an_erasure_killed_at_any_step_resumes() {
     killed_before(|_| true);
 }
 
-/// Kills before the first step of these kinds, and before the last of those of which there are many.
+/// Kills before the first step of each wanted kind, and before the last step of kinds that occur several times.
 fn killed_before(is_wanted: impl Fn(&str) -> bool) {
     let (service, place) = filled(500);
     let everybody = Everybody::read(&place);
@@ -188,7 +188,7 @@ fn p9_a_redaction_that_is_killed_during_its_rewrite_is_counted() {
     let killed = tempfile::tempdir().unwrap();
     let rewrites = AtomicUsize::new(0);
     let steps = run_request(&place, &service.base_url(), request, killed.path(), move |_, step| {
-        // The first rewrite is that of the removal.
+        // The first rewrite removes the person's rows; the second one redacts mentions.
         step == DurableStep::DuckDbRewritten && rewrites.fetch_add(1, Ordering::Relaxed) == 1
     });
     assert_eq!(steps.last(), Some(&DurableStep::DuckDbRewritten), "{steps:?}");
@@ -210,10 +210,11 @@ fn p9_slow_linked_identifiers_survive_a_kill() {
         step == DurableStep::ReceiptWritten
     });
     replace(place.root(), killed.path());
-    // Everything of hers is gone from here, and with it what led from the name to the visitor; the journal has it.
+    // Her rows are gone, and with them the link from her user id to the visitor number. The journal of the erasure
+    // keeps that link.
     assert_eq!(place.duckdb_tables().count("SELECT count(*) FROM responses WHERE visitor_id = 880001"), 0);
     place.run(&["erase", "--yes", "--user-id", super::people::ZOE]).expect(0);
-    // A session from before she had an account is still sent, and known by the visitor alone.
+    // The service still sends a session from before she had an account. Only the visitor number identifies it.
     service.advance_days(1);
     place.run(&["sync"]).expect(0);
     assert_eq!(found(&place, &person.needles()), [""; 0]);

@@ -1,4 +1,4 @@
-//! Promise P9: an erased person is in no table, page or byte that the program keeps, and does not return. These tests
+//! Promise P9: an erased person is in no table, page or byte that the program stores, and does not return. These tests
 //! search with their own code; they share only the decompression of pages with `erase`.
 
 mod asked;
@@ -24,7 +24,7 @@ use crate::harness::{Done, Place, Service, small};
 use grep::{Needle, found};
 use people::{Everybody, Person, plant};
 
-/// A service with four people who are going to be erased, and a place that has read it twice, with edits in between.
+/// A service with four people to erase, and a place that has scanned it twice, with edits in between.
 fn filled(responses: u64) -> (Service, Place) {
     let service = Service::start(small(responses, 12));
     plant(&service);
@@ -63,7 +63,7 @@ fn p9_slow_an_erased_person_leaves_no_byte_on_any_day() {
     is_gone_on(1500, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
 }
 
-/// Looks for the erased after a `sync` on each of these days; the service purges them on the tenth.
+/// Searches for the erased people after a `sync` on each of these days; the service purges them on the tenth.
 fn is_gone_on(responses: u64, days: &[u64]) {
     let (service, place) = filled(responses);
     let everybody = Everybody::read(&place);
@@ -112,7 +112,7 @@ fn is_gone_on(responses: u64, days: &[u64]) {
     let left: Vec<String> = service.truth(ListName::Responses);
     assert!(left.iter().all(|record| needles.iter().all(|needle| !needle.is_in(record.as_bytes()))));
     place.run(&["verify", "--from", &crate::harness::days_ago(14)]).expect(0);
-    // Done again, it finds nothing.
+    // The same erasure again finds nothing.
     let again = erase(&place, &arguments);
     assert_eq!(again.json()["removed"], serde_json::json!({}), "{}", again.stderr);
 }

@@ -1,5 +1,5 @@
-//! `erase` and `replay` keep the objects that analysts made in the DuckDB file, or name
-//! the object before they touch anything.
+//! `erase` and `replay` keep the objects that analysts made in the DuckDB file. If they cannot, they name the object
+//! before they change anything.
 
 use duckdb::Connection;
 use studysync_sandbox::ListName;
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::harness::{Place, Service, days_ago, small};
 
-/// Names that stand before those of what they need, where that could matter.
+/// Some names sort before those of the objects that they depend on, so that the order of creation matters.
 const OBJECTS: &str = r#"
     CREATE SCHEMA "my team";
     CREATE TYPE mood AS ENUM ('good', 'bad');
@@ -47,7 +47,7 @@ const OBJECTS: &str = r#"
     COMMENT ON COLUMN responses.url IS 'where they were';
 "#;
 
-/// What can be asked of the objects, with the answers.
+/// Queries over the objects. Their results must not change.
 const ASKED: [&str; 14] = [
     "SELECT list(z ORDER BY id)::VARCHAR FROM z_teams z",
     "SELECT list(m ORDER BY name)::VARCHAR FROM a_members m",
@@ -105,7 +105,7 @@ fn p9_erase_and_replay_keep_every_object_of_analysts() {
     assert_eq!(answers(&place), before, "after the erasure");
     place.run(&["replay"]).expect(0);
     assert_eq!(answers(&place), before, "after the replay");
-    // The objects work as before: keys hold, numbers go on, nothing stands in the way of a run.
+    // The objects work as before: keys are enforced, sequences continue, and runs succeed.
     let connection = open(&place);
     let next: i64 =
         connection.query_row("INSERT INTO z_teams (name) VALUES ('green') RETURNING id", [], |row| row.get(0)).unwrap();
@@ -126,7 +126,7 @@ fn p9_slow_a_blocking_object_is_reported_before_any_change() {
             "the table notes has a foreign key to surveys",
         ),
         (
-            // Of somebody who attached the file under another name.
+            // Made by an analyst who attached the file under another name.
             "CREATE SEQUENCE numbers; CREATE TABLE notes (n BIGINT DEFAULT nextval('mine.main.numbers'))",
             "the table notes cannot be made in a new file",
         ),

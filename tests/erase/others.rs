@@ -1,4 +1,4 @@
-//! Other people keep their data: those who share a device or an address, and those who mention the erased person.
+//! Other people keep their data: people who share a device or an address, and people who mention the erased person.
 
 use serde_json::json;
 use studysync::archive::read_pages;
@@ -21,7 +21,7 @@ fn session(number: u32) -> String {
     format!("cccccccc-0000-4000-8000-{number:012}")
 }
 
-/// Anna and Bert at one device; Bert writes about Anna.
+/// Anna and Bert use one device; Bert writes about Anna.
 fn shared_device() -> (Service, Place) {
     let service = Service::start(small(40, 3));
     let plant = |record: String| service.control().plant(ListName::Responses, &record, None).unwrap();
@@ -47,7 +47,7 @@ fn sessions(place: &Place) -> Vec<Vec<String>> {
 #[ignore = "slow: run by `make test-slow`"]
 fn p9_slow_people_who_share_a_device_keep_everything() {
     let (service, place) = shared_device();
-    // Named itself, the device takes along what was answered there, and tells who else has it.
+    // If the request names the device, the plan includes the answers from the device and lists the other users of it.
     let plan = place.run(&["erase", "--dry-run", "--json", "--visitor-id", SHARED]).expect(3).json();
     let left: Vec<&str> = plan["not_followed"].as_array().unwrap().iter().map(|one| one[0].as_str().unwrap()).collect();
     assert_eq!(left[..2], [format!("user_id {ANNA}"), format!("user_id {BERT}")], "{plan:#}");
@@ -59,7 +59,7 @@ fn p9_slow_people_who_share_a_device_keep_everything() {
     assert_eq!(sessions(&place), vec![vec![session(3), session(4)]; 2]);
     let needles: Vec<Needle> = [OWN, &session(1), &session(2)].map(Needle::new).into();
     assert_eq!(found(&place, &needles), [""; 0]);
-    // Bert goes on at the device that is nobody's.
+    // Bert continues to use the shared device, and also answers from Anna's own device.
     let who = identity(Some(BERT), 5001, SHARED, &session(5), None);
     service.control().plant(ListName::Responses, &record(&session(5), 1, &who, "bert again", 1), None).unwrap();
     let who = identity(Some(BERT), 5002, OWN, &session(6), None);
@@ -71,7 +71,7 @@ fn p9_slow_people_who_share_a_device_keep_everything() {
     service.control().plant(ListName::Responses, &record(&session(7), 1, &who, "anna again", 1), None).unwrap();
     place.run(&["sync"]).expect(0);
     assert_eq!(sessions(&place), vec![vec![session(3), session(4), session(5), session(6)]; 2]);
-    // With everybody named all of it goes.
+    // If the request names both people, all rows go.
     let done = erase(&place, &["--user-id", ANNA, "--user-id", BERT]);
     assert_eq!(done.code, 0, "{}", done.stderr);
     assert_eq!(sessions(&place), vec![Vec::<String>::new(); 2]);
@@ -98,14 +98,14 @@ fn p9_slow_mentions_by_others_are_replaced_only_on_request() {
     assert!(done.stderr.contains("mentioned by others in parquet, responses.answer_text: 1"), "{}", done.stderr);
 
     let before = place.duckdb_tables().rows("responses").len();
-    // Anna is in no column any more: what she is called is known from the command line alone.
+    // No column identifies Anna any more: only the command line says her names.
     let done = erase(&place, &["--user-id", ANNA, "--email", MAIL, "--local-only", "--redact-mentions"]);
     assert_eq!(done.code, 0, "{}", done.stderr);
     assert_eq!(done.json()["redacted"], 3, "a row in each warehouse, and a page");
     assert_eq!(berts(&place), vec![format!("ask [erased], or {ANNA}2 and [erased]!"); 2]);
     assert_eq!(found(&place, &needle), [""; 0]);
     assert_eq!(place.duckdb_tables().rows("responses").len(), before);
-    // The page is still one, and a replay gives the same.
+    // The page is still readable, and a replay gives the same rows.
     for path in place.files("archive").into_iter().filter(|path| path.extension().is_some_and(|is| is == "pages")) {
         read_pages(&path)
             .unwrap()

@@ -1,4 +1,4 @@
-//! The people of these tests: who is planted, who is erased, and what belongs to everybody else.
+//! The people of these tests: who is planted, who is erased, and the rows of everybody else.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,13 +8,13 @@ use studysync_sandbox::ListName;
 use super::grep::Needle;
 use crate::harness::{DAY_MS, NOW_MS, Place, Row, Service};
 
-/// A user id beyond ASCII and a mail address with a plus sign.
+/// A user id with non-ASCII letters and a mail address with a plus sign.
 pub const ZOE: &str = "zoë/日本 4711";
 pub const ZOE_MAIL: &str = "Zoë.Müller+News@example.com";
-/// Somebody without a user id.
+/// A person without a user id.
 pub const VISITOR: &str = "2f1c9d6e-0b7a-4c55-9a40-1d2e3f405162";
 
-/// A record of a response, of whom and when as said.
+/// A record of a response by this person, created this many days ago.
 pub fn record(session: &str, question: u32, who: &serde_json::Value, answer: &str, days_ago: i64) -> String {
     let at_ms = NOW_MS - days_ago * DAY_MS + i64::from(question) * 1000 + session.len() as i64;
     let at =
@@ -28,7 +28,7 @@ pub fn record(session: &str, question: u32, who: &serde_json::Value, answer: &st
     record.to_string()
 }
 
-/// Somebody as the service writes them into a record.
+/// The members that identify a person in the service's records.
 pub fn identity(user: Option<&str>, visitor: u32, uuid: &str, session: &str, mail: Option<&str>) -> serde_json::Value {
     let mut attributes = json!({ "plan": "free" });
     if let Some(mail) = mail {
@@ -51,12 +51,13 @@ pub const SESSIONS: [&str; 4] = [
 ];
 pub const ZOE_UUID: &str = "7c1c9d6e-0b7a-4c55-9a40-1d2e3f405163";
 
-/// Two people whom no generator makes: one with an odd user id and mail address, one with nothing but a visitor's UUID.
+/// Two people whom the generator does not make: one with an unusual user id and mail address, one with only a visitor
+/// UUID.
 pub fn plant(service: &Service) {
     plant_with(service, "as it was");
 }
 
-/// Their answers change.
+/// Edits their answers.
 pub fn edit(service: &Service) {
     plant_with(service, "and as it is now");
 }
@@ -69,7 +70,7 @@ fn plant_with(service: &Service, answer: &str) {
         let answer = format!("{answer}, {ZOE} wrote");
         plant(record(session, 9002, &who, &answer, 3 + at as i64));
     }
-    // Before she had an account.
+    // A session from before she had an account.
     let who = identity(Some(""), 880_001, ZOE_UUID, SESSIONS[2], None);
     plant(record(SESSIONS[2], 9001, &who, answer, 8));
     let who = identity(None, 880_002, VISITOR, SESSIONS[3], None);
@@ -82,7 +83,7 @@ fn plant_with(service: &Service, answer: &str) {
     service.control().plant(ListName::Themes, &theme.to_string(), None).unwrap();
 }
 
-/// Somebody who is going to be erased.
+/// A person who will be erased.
 #[derive(Clone, Debug)]
 pub struct Person {
     arguments: [String; 2],
@@ -91,7 +92,7 @@ pub struct Person {
 }
 
 impl Person {
-    /// Somebody of whom nothing but a name is known.
+    /// A person of whom only one name is known.
     pub fn named(flag: &str, name: &str) -> Person {
         Person {
             arguments: [flag.to_owned(), name.to_owned()],
@@ -100,12 +101,12 @@ impl Person {
         }
     }
 
-    /// What is said on the command line.
+    /// The arguments on the command line.
     pub fn arguments(&self) -> [&str; 2] {
         [&self.arguments[0], &self.arguments[1]]
     }
 
-    /// Everything that must be gone.
+    /// All texts that must be gone.
     pub fn needles(&self) -> Vec<Needle> {
         self.names.iter().chain(&self.sessions).map(|text| Needle::new(text)).collect()
     }
@@ -135,7 +136,7 @@ impl Everybody {
         &self.rows[&("DuckDB", table.to_owned())]
     }
 
-    /// A generated person with an edited answer, whose user id looks so.
+    /// A generated person with an edited answer, whose user id satisfies the condition.
     fn generated(&self, is_it: impl Fn(&str) -> bool) -> Person {
         let edited = self.of("response_history").iter().filter_map(|row| cell(row, "external_user_id"));
         let user = edited.filter(|user| is_it(user)).max().expect("such a person was edited").to_owned();
@@ -154,8 +155,8 @@ impl Everybody {
         Person { arguments: ["--user-id".into(), user], names: names.into_iter().collect(), sessions }
     }
 
-    /// One with a plain user id, one with letters beyond ASCII, one named by the mail address,
-    /// one by a UUID in the other case.
+    /// Four people: one with a plain user id, one with non-ASCII letters, one named by the mail address, one by a UUID
+    /// in the other case.
     pub fn to_erase(&self) -> Vec<Person> {
         let planted = |flag: &str, value: String, names: &[&str], sessions: &[&str]| Person {
             arguments: [flag.to_owned(), value],
@@ -170,7 +171,7 @@ impl Everybody {
         ]
     }
 
-    /// Asserts that every row of everybody else is there as it was, and no other.
+    /// Asserts that the rows of everybody else are unchanged, and that there are no other rows.
     pub fn assert_others_are_left(&self, place: &Place, gone: &[Person], when: &str) {
         let sessions: BTreeSet<&String> = gone.iter().flat_map(|person| &person.sessions).collect();
         let is_others = |row: &&Row| {

@@ -1,4 +1,4 @@
-//! Placeholders in place of an address, and addresses that many people share, identify nobody.
+//! Placeholders instead of an address, and addresses that many people share, identify nobody.
 
 use serde_json::{Value, json};
 use studysync_sandbox::ListName;
@@ -19,7 +19,7 @@ fn uuid(number: u32) -> String {
     format!("6d1c9d6e-0b7a-4c55-9a40-{number:012}")
 }
 
-/// Visitors without a user id, three for each text in place of the address.
+/// Visitors without a user id, three for each of these texts in the address field.
 fn filled(addresses: &[Value]) -> (Service, Place) {
     let service = Service::start(small(40, 3));
     for (at, address) in addresses.iter().enumerate() {
@@ -73,7 +73,8 @@ fn p9_slow_a_shared_address_is_shown_but_not_followed() {
     assert_eq!(found(&place, &[Needle::new(&uuid(1))]), [""; 0]);
     place.run(&["sync"]).expect(0);
     assert_eq!(sessions(&place), [2, 2]);
-    // Named itself, it takes along who has it, and the plan names each of them.
+    // If the request names the address itself, the erasure includes everybody who has it, and the plan names each of
+    // them.
     let plan = place.run(&["erase", "--dry-run", "--email", "test@example.com"]).expect(0);
     for number in [2, 3] {
         assert!(plan.stdout.contains(&format!("visitor UUID: {}", uuid(number))), "{}", plan.stdout);
@@ -96,7 +97,7 @@ fn p9_erase_removes_rows_from_push_results() {
         place.run(&arguments).expect(3);
     }
     std::fs::remove_file(place.path("in.csv")).unwrap();
-    // Of a push that was killed.
+    // The temporary file of a push that was killed.
     std::fs::copy(place.path("state/sent.csv"), place.path("state/sent.csv.part")).unwrap();
     assert_eq!(found(&place, &needle).len(), 3);
     let plan = place.run(&["erase", "--dry-run", "--json", "--user-id", "zoe-4711"]).expect(3).json();

@@ -1,4 +1,4 @@
-//! The second receipt: after the service's delay, `sync` checks that the service has purged the person.
+//! The second receipt: after the purge delay, `sync` checks that the service has purged the person.
 
 use super::{
     erase,
@@ -10,7 +10,7 @@ use studysync_sandbox::ListName;
 
 use crate::harness::{Place, Service, days_ago, small};
 
-/// A place that looks at all of history in every run, and an erasure whose delay at the service is an hour.
+/// A place that re-scans all history in every run, and an erasure whose purge delay is an hour.
 fn erased() -> (Service, Place, String) {
     let service = Service::start(small(300, 5));
     plant(&service);
@@ -23,7 +23,7 @@ fn erased() -> (Service, Place, String) {
     (service, place, id)
 }
 
-/// The file of a receipt, and the erasures that wait.
+/// The content of a receipt file, and the pending erasures.
 fn state(place: &Place, id: &str) -> (serde_json::Value, serde_json::Value) {
     let folder = std::fs::read_dir(place.root()).unwrap().flat_map(|entry| {
         let path = entry.unwrap().path();
@@ -77,7 +77,7 @@ fn p9_a_receipt_says_when_the_service_purges() {
         assert_eq!(tables.count(sql), 1, "{name}");
     }
     assert_eq!(found(&place, &needles), [""; 0], "afterwards");
-    // It is done once.
+    // The check happens once.
     place.run(&["sync"]).expect(0);
     assert_eq!(asked_for_users(&service), 1);
 }
@@ -86,7 +86,7 @@ fn p9_a_receipt_says_when_the_service_purges() {
 fn p9_an_unpurged_user_is_reported_and_stays_suppressed() {
     let (service, place, id) = erased();
     service.advance_days(3);
-    // Somebody sent the person once more.
+    // A client sent the person to the service again.
     let person = format!(r#"{{"userId":"{ZOE}","attributes":{{}}}}"#);
     assert!(service.control().upsert_user(&person) < 300);
     let synced = place.run(&["sync", "--json"]).expect(3);
@@ -96,7 +96,7 @@ fn p9_an_unpurged_user_is_reported_and_stays_suppressed() {
     assert!(file.get("service_has_purged").is_none() && waiting[0]["people"] == 1, "{file:#} {waiting}");
 }
 
-/// The rows of the person's new session, by warehouse.
+/// Counts the rows of the person's new session, by warehouse.
 fn new_rows(place: &Place, session: &str) -> Vec<i64> {
     let sql = format!("SELECT count(*) FROM responses WHERE response_group_uid = '{session}'");
     place.warehouses().iter().map(|(_, tables)| tables.count(&sql)).collect()
@@ -148,12 +148,12 @@ fn p9_a_person_who_signs_up_again_can_be_let_in() {
             assert_eq!(tables.count(over), 1, "{name}");
         }
         assert_eq!(new_rows(&place, AGAIN), [0, 0]);
-        // What was left out while its window was complete comes, too.
+        // A new scan also adds the rows that were suppressed when the window was complete.
         let place = place.with_config("");
         place.run(&["sync"]).expect(0);
         assert_eq!(new_rows(&place, AGAIN), [1, 1]);
         place.run(&["erase", "--end", named]).expect(2);
-        // A lost list is no reason to stop any more: nobody is on it.
+        // A missing list no longer stops a run, because it has no entries.
         std::fs::remove_file(place.path("state/checkpoints.sqlite.erasures/suppressed.json")).unwrap();
         place.run(&["sync"]).expect(0);
         // The erased rows do not come back, and the person can be erased again.

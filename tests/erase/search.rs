@@ -1,4 +1,4 @@
-//! The search index in the DuckDB file loses the words of the erased.
+//! The search index in the DuckDB file loses the words of the erased person.
 
 use studysync_sandbox::ListName;
 
@@ -13,7 +13,7 @@ use crate::{
     views::search::{config, extension, install, with_extensions},
 };
 
-/// A word that nobody else says.
+/// A word that no other answer contains.
 const WORD: &str = "zugzwangigkeit";
 const SESSION: &str = "aaaaaaaa-0000-4000-8000-000000000009";
 
@@ -38,7 +38,7 @@ fn filled(warehouse: &str) -> Option<(Service, Place)> {
 #[test]
 fn p9_the_search_index_loses_the_words_of_the_erased() {
     let Some((service, place)) = filled("full_text_search = true\npublish = \"copy.duckdb\"") else { return };
-    // Objects of analysts have to come along, with an index in the file that is not theirs.
+    // The rewrite must keep the objects of analysts, including their own index.
     let analyst = duckdb::Connection::open(place.duckdb()).unwrap();
     let theirs = "CREATE TABLE notes (id INTEGER PRIMARY KEY, of INTEGER REFERENCES notes (id)); INSERT INTO notes VALUES (1, NULL);
         INSERT INTO notes VALUES (2, 1);
@@ -52,7 +52,7 @@ fn p9_the_search_index_loses_the_words_of_the_erased() {
     let receipt = receipt(&erase(&place, &["--user-id", ZOE]));
     assert!(!receipt.to_string().contains("fts_main"), "{receipt}");
     assert_eq!(found(&place, &needles), [""; 0]);
-    // The index is there again, for everybody else.
+    // The index exists again, with the answers of everybody else.
     assert_eq!((in_index(&place, WORD), in_index(&place, "export")), (0, 1));
     assert_eq!(place.duckdb_tables().count("SELECT count(*) FROM notes"), 2);
     for rounds in 0..2 {

@@ -11,11 +11,11 @@ use super::{
 };
 use crate::harness::{Place, Service, days_ago, small};
 
-/// As the service has them: letters taken apart, and the domain in ASCII.
+/// The names in the service: decomposed letters, and the domain in ASCII.
 const ID: &str = "zoe\u{308}-4711";
 const MAIL: &str = "ju\u{308}rgen@xn--exmple-cua.de";
 const UUID: &str = "7c1c9d6e-0b7a-4c55-9a40-1d2e3f405164";
-/// As a person writes them.
+/// The names as a person types them.
 const COMPOSED_ID: &str = "zo\u{eb}-4711";
 const COMPOSED_MAIL: &str = "j\u{fc}rgen@ex\u{e4}mple.de";
 
@@ -28,13 +28,13 @@ fn needles() -> Vec<Needle> {
     [ID, MAIL, UUID, COMPOSED_ID, COMPOSED_MAIL, decomposed, &session(1), &session(2)].map(Needle::new).into()
 }
 
-/// One person under names in one form, two others with nearly the same,
-/// and somebody who writes about the person in the other.
+/// One person with names in one form, two people with similar names, and a person who writes the first one's name in
+/// the other form.
 fn filled() -> (Service, Place) {
     let service = Service::start(small(40, 3));
     let plant = |record: String| service.control().plant(ListName::Responses, &record, None).unwrap();
     plant(record(&session(1), 1, &identity(Some(ID), 6001, UUID, &session(1), Some(MAIL)), "hers", 2));
-    // Nothing but the user id says that this is hers.
+    // Only the user id shows that this answer is hers.
     let escaped = record(&session(2), 2, &identity(Some(ID), 6009, "", &session(2), None), "hers too", 2);
     plant(escaped.replace('\u{308}', "\\u0308"));
     for (number, user, mail) in [(3, "zoe-4711", "jurgen@exämple.de"), (4, "ZOË-4711", "jürgen@example.de")] {
@@ -70,7 +70,7 @@ fn p9_slow_erase_finds_every_spelling_of_a_name() {
     let told = "SELECT answer_text FROM responses WHERE external_user_id = 'zoe-4711'";
     assert_eq!(place.duckdb_tables().value(told).as_deref(), Some("ask [erased], [erased] or [erased]"));
 
-    // Kept out in every form while the service still has them, of scans and of pushes.
+    // Scans and pushes suppress every form of the names while the service still has the person.
     let who = identity(Some(COMPOSED_ID), 6009, "9c1c9d6e-0b7a-4c55-9a40-1d2e3f405164", &session(5), None);
     service.control().plant(ListName::Responses, &record(&session(5), 1, &who, "again", 1), None).unwrap();
     place.run(&["sync"]).expect(0);
@@ -79,7 +79,7 @@ fn p9_slow_erase_finds_every_spelling_of_a_name() {
     let input = write(&place, "in.csv", &format!("userId,attributes.work_email\n{COMPOSED_ID},\nx,{MAIL}\n"));
     place.run(&["users", "push", &input, "--results", "/dev/null"]).expect(3);
     assert!(!service.log().iter().any(|entry| entry.path == "/v2/users"));
-    // The service was asked for the names as it has them.
+    // The purge request used the service's form of the names.
     service.advance_days(11);
     let left = service.truth(ListName::Responses);
     let is_left = [1, 2, 3, 4].map(|number| left.iter().any(|record| record.contains(&session(number))));
@@ -109,7 +109,7 @@ fn p9_a_user_id_with_control_characters_is_erased() {
     }
     let place = Place::new(&service);
     place.run(&["backfill", "--from", &days_ago(2)]).expect(0);
-    // In JSON, as pages have it, and in columns.
+    // The names as JSON in pages, and as text in columns.
     let needles = [r"bob\t77", user, UUID, &session].map(Needle::new);
     assert_ne!(found(&place, &needles[..1]), [""; 0]);
     let people = write(&place, "people.txt", &format!("user-id {user}\n"));

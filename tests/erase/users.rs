@@ -1,4 +1,4 @@
-//! Users who were pulled or pushed one by one, and are erased: their tables, their pages, and later requests.
+//! The erasure of users who were pulled or pushed one by one: their tables, their pages, and later requests.
 
 use super::{
     erase,
@@ -11,7 +11,7 @@ use crate::{
     users::{asked, each, with_people},
 };
 
-/// Known to the warehouse by an answer, and unknown to the service's list of users.
+/// An answer in the warehouse names this user; the service's list of users does not have it.
 const ABSENT: &str = "nobody+there@example.com";
 
 #[test]

@@ -1,4 +1,5 @@
-//! `[erase] on_vanish = "erase"`: people whom somebody else purged at the service are erased here after a grace period.
+//! `[erase] on_vanish = "erase"`: people whom the service purged for another reason are erased here after a grace
+//! period.
 
 use std::collections::BTreeSet;
 
@@ -57,7 +58,7 @@ fn p9_slow_vanished_people_are_erased_after_the_grace_period() {
         );
         assert_eq!(tables.count("SELECT count(*) FROM responses WHERE _vanished_at IS NOT NULL"), 0, "{name}");
     }
-    // Nobody is kept out for it, and the next night has nothing to do.
+    // The erasure adds nobody to the suppression list, and the next night has nothing to do.
     assert!(!place.path("state/checkpoints.sqlite.erasures/suppressed.json").exists());
     place.run(&["sync"]).expect(0);
     assert_eq!(place.duckdb_tables().count("SELECT count(*) FROM erasures"), 1);
@@ -88,8 +89,8 @@ fn p9_a_night_of_serve_erases_vanished_people_too() {
     last_run_was(&place, &service, 2);
     let serving = Serving::start(&place);
     until("the nightly run", || serving.health()["last_outcome"] == "done" && serving.health()["running"].is_null());
-    // The search of the erasure reads the state file and the inbox. `serve` has both open, and keeps its locks on them:
-    // another program that closes the inbox must not take its log away.
+    // The erasure searches the state file and the inbox. `serve` has both open and keeps its locks on them. Another
+    // process that closes the inbox must not remove its write-ahead log.
     place.run(&["sync", "--stream", "themes"]).expect(0);
     assert!(place.path("state/checkpoints.sqlite.inbox-wal").exists(), "{:?}", place.files("state"));
     assert_eq!(serving.stop(), 0);
@@ -107,7 +108,7 @@ fn an_erasure_that_does_not_work_is_notified() {
     service.change(&ChangeRequest { seed: 5, vanish_visitors: 2, ..ChangeRequest::default() });
     place.run(&["sync", "--accept-vanished"]).expect(0);
     service.advance_days(6);
-    // An object of an analyst that cannot be copied into a new file.
+    // An analyst's object that cannot be copied into a new file.
     let connection = crate::harness::connect();
     connection.execute_batch(&format!("ATTACH '{}' AS mine; USE mine", place.duckdb().display())).unwrap();
     connection
@@ -124,10 +125,10 @@ fn an_erasure_that_does_not_work_is_notified() {
     assert_eq!(serving.stop(), 0);
     assert!(told().starts_with("needs_a_look the vanished sessions were not erased: "), "{}", told());
     assert!(told().contains("the table notes"), "{}", told());
-    // The next night says the same, which is no news.
+    // The next night has the same finding and does not notify again.
     place.run(&["sync"]).expect(2);
     assert_eq!(told().lines().count(), 1, "{}", told());
-    // A single run tells too.
+    // A single run notifies too.
     std::fs::remove_file(place.path("told")).unwrap();
     std::fs::remove_file(place.path("state/checkpoints.sqlite.notifications")).unwrap();
     place.run(&["sync"]).expect(2);

@@ -18,12 +18,12 @@ use crate::{
     serve::{Serving, answer_body, in_each, place_for},
 };
 
-/// Deliveries reach the warehouses when the test says so.
+/// No schedule, and one flush per hour: deliveries stay in the inbox during the test.
 const QUIET: &str = "schedule = \"off\"\nwake_secs = 0\nflush_secs = 3600\n";
 const BRISK: &str = "schedule = \"off\"\nwake_secs = 0\nflush_secs = 1\n";
 
-/// What the service tells of two people on one day: an answer with all that is known, the same with escapes, a study
-/// that was shown to a visitor, one that was submitted, and an answer of somebody without an account.
+/// The webhooks of one day about two people: an answer with all identifiers, the same answer with escapes, a study that
+/// was shown to a visitor, a study that was submitted, and an answer of a person without an account.
 fn told(day: usize) -> Vec<String> {
     let told = |number: usize, more: Value| {
         let mut body = json!({
@@ -76,7 +76,7 @@ fn p9_slow_webhooks_about_the_erased_leave_no_byte() {
     }
     assert_eq!(serving.post(answer_body(0).as_bytes()), 200);
     serving.wait_until_flushed();
-    // Readers of Parquet see them with the next run.
+    // Readers of Parquet see the events after the next run.
     place.run(&["sync", "--quiet"]).expect(0);
     let before = found(&place, &needles());
     for column in ["raw", "user_id", "email", "visitor_id", "attributes", "response_group_uid"] {
@@ -99,7 +99,7 @@ fn p9_slow_webhooks_about_the_erased_leave_no_byte() {
         for body in told(day) {
             assert_eq!(serving.post(body.as_bytes()), 200, "the service is not told who is kept out");
         }
-        // On every other day nobody else is told about.
+        // On every other day there is a delivery about somebody else too.
         if day % 2 == 0 {
             assert_eq!(serving.post(answer_body(day as u64).as_bytes()), 200);
         }
@@ -129,7 +129,7 @@ fn p9_slow_erase_searches_the_webhook_inbox() {
     serving.kill();
     let waiting = found(&place, &needles());
     assert!(waiting.iter().any(|place| place.contains(".inbox")), "{waiting:?}");
-    // A plan alone leaves it there.
+    // A dry run leaves the delivery in the inbox.
     let planned = place.run(&["erase", "--dry-run", "--user-id", ZOE]);
     assert!(planned.code == 0, "{}", planned.stderr);
     assert!(found(&place, &needles()).iter().any(|place| place.contains(".inbox")));
@@ -144,8 +144,8 @@ fn latin1(text: &str) -> Vec<u8> {
     text.chars().map(|letter| u8::try_from(letter).unwrap()).collect()
 }
 
-/// Bodies of hers in unusual encodings, with a number that makes them new: an answer in Latin-1, one with her mail
-/// address in Latin-1, and one whose attributes are JSON inside a text.
+/// Bodies about her in unusual encodings, with a number that makes them unique: an answer in Latin-1, an answer with
+/// her mail address in Latin-1, and an answer whose attributes are JSON inside a text.
 fn encoded(number: u64) -> [Vec<u8>; 3] {
     [
         latin1(&json!({"id": number, "userId": "zoe-77", "response": "J\u{fc}rgen"}).to_string()),
@@ -235,7 +235,7 @@ fn p9_erase_removes_a_webhook_that_arrives_meanwhile() {
     let hers: Vec<Needle> =
         [ZOE, ZOE_MAIL, ZOE_UUID].iter().chain(&SESSIONS[..3]).map(|text| Needle::new(text)).collect();
     assert_eq!(found(&place, &hers), [""; 0]);
-    // What is told of others waits as before.
+    // Deliveries about other people are still pending.
     let inbox = Inbox::open_read_only(&place.state()).unwrap().unwrap();
     assert_eq!(inbox.count_pending().unwrap().deliveries, 2);
 }

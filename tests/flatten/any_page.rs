@@ -1,10 +1,11 @@
-//! Arbitrary pages of responses, and a check that each record and field can be found again.
+//! Generates arbitrary pages of responses, and checks that each record and field can be found in the tables.
 
 use proptest::{collection::vec, prelude::*, sample::select};
 
 use super::*;
 
-/// Strings as JSON: plain, escaped, with NUL, pairs and lone surrogates, and some that look like something else.
+/// Strings as JSON: plain, escaped, with NUL, surrogate pairs and lone surrogates, and strings that look like other
+/// types.
 fn string() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         "[a-zA-Z0-9 ]{0,6}",
@@ -27,7 +28,7 @@ fn string() -> impl Strategy<Value = String> {
     vec(piece, 0..4).prop_map(|pieces| format!("\"{}\"", pieces.concat()))
 }
 
-/// JSON texts of any shape.
+/// JSON texts of any type.
 fn value() -> impl Strategy<Value = String> {
     let number = select(vec![
         "0",
@@ -58,7 +59,7 @@ fn value() -> impl Strategy<Value = String> {
     })
 }
 
-/// Names and values of an object.
+/// Names and values of the members of an object.
 type Members = Vec<(String, String)>;
 
 const TEXTS: [(&str, &str); 6] = [
@@ -125,7 +126,7 @@ fn object(members: &[(String, String)]) -> String {
     format!("{{{}}}", members.join(","))
 }
 
-/// Records of all kinds: most can be placed, and some are anything at all.
+/// Records of all kinds: most fit a table, and some are arbitrary JSON.
 pub fn records() -> impl Strategy<Value = Vec<String>> {
     vec(prop_oneof![4 => placeable().prop_map(|members| object(&members)), 1 => value()], 0..8)
 }
@@ -172,7 +173,7 @@ fn assert_record(record: &str, table: &RecordBatch, row: usize, flat: &FlatPage)
         let in_extra = extra.iter().any(|(kept, raw)| {
             raw == value && if is_last { kept == name } else { kept.starts_with(&format!("{name}#")) }
         });
-        // A field that has no column, sent as null, is kept too; one that has a column is NULL there.
+        // A null in a field without a column is kept in `extra`; in a field with a column it is NULL there.
         assert!(in_column || in_extra, "{name} = {value} of {record} is lost; extra: {extra:?}");
     }
 }
@@ -202,7 +203,7 @@ fn is_in_column(name: &str, value: &str, table: &RecordBatch, row: usize, flat: 
     }
 }
 
-/// No member of these objects has a column, so all of them are in `meta_extra`.
+/// Returns whether all members of these objects are in `meta_extra`. None of the members has a column.
 fn is_meta_kept(meta: &str, extra: Option<&str>) -> bool {
     let extra = extra.unwrap_or_default();
     let end = meta.trim_start_matches(['{', ' ']).trim_end_matches('}').len();

@@ -1,4 +1,4 @@
-//! The drift rules page by page: what each mode does with the same records, and what is reported.
+//! The drift rules page by page: the effect of each mode on the same records, and the report.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn everywhere(mode: DriftMode) -> DriftRules {
     rules(mode, mode)
 }
 
-/// Everything but the drift itself.
+/// Renders everything except the drift.
 fn rows_of(flat: &FlatPage) -> String {
     let text = render(&FlatPage { drift: Default::default(), ..flat.clone() });
     assert!(!text.contains("drift:"));
@@ -77,7 +77,7 @@ fn p1_each_drift_mode_handles_an_unknown_field() {
         assert_eq!((reject.reason, reject.field.as_ref()), (RejectReason::UnknownField, place), "{what}");
         assert_eq!(reject.raw, odd[1], "{what}");
         assert_eq!(bigint(&discarded.discarded.as_ref().unwrap().rows, "question_id", 0), Some(2), "{what}");
-        // The one record that is left is what it would be alone.
+        // The remaining record gives the same rows as it gives alone.
         assert_eq!(
             rows_of(&FlatPage { rejects: Vec::new(), records: 1, ..discarded }),
             rows_of(&by(Stream::Responses, &odd[..1], DriftRules::default())),
@@ -131,7 +131,7 @@ fn a_misfit_value_is_reported_by_type_and_length() {
             "type clash responses.visitorId 1: string of length 13",
         ]
     );
-    // What an answer says is kept whole: `answer_json` is not drift.
+    // The content of an answer is stored unchanged: `answer_json` is not drift.
     let discarded = by(Stream::Responses, &records, everywhere(DriftMode::DiscardValue));
     let (kept, discarded) = (flat.table("responses").unwrap(), discarded.table("responses").unwrap());
     for row in 0..records.len() {
@@ -197,8 +197,7 @@ fn p8_ten_thousand_unknown_names_are_counted() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Whatever the mode, each record is a row or a reject, once,
-    /// and the rules change nothing for a page without drift.
+    /// In every mode, each record is one row or one reject. The rules change nothing for a page without drift.
     #[test]
     fn p1_no_mode_loses_a_record(records in any_page::records()) {
         let plain = by(Stream::Responses, &records, DriftRules::default());
@@ -220,7 +219,7 @@ proptest! {
     }
 }
 
-/// The records that became rows.
+/// Returns the records that became rows.
 fn kept_records(records: &[String], flat: &FlatPage) -> Vec<String> {
     let Some(table) = flat.table("responses") else { return Vec::new() };
     (0..table.num_rows()).map(|row| records[bigint(table, "_record", row).unwrap() as usize].clone()).collect()

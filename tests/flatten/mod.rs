@@ -1,5 +1,5 @@
-//! `flatten` from the outside: golden pages, and properties of any page.
-//! `tests/cases/README.md` says how to add a golden page.
+//! `flatten` through its public interface: golden pages, and properties of any page. `tests/cases/README.md` says how
+//! to add a golden page.
 
 use std::{fmt::Write, fs, path::Path};
 
@@ -25,7 +25,7 @@ fn flatten(stream: Stream, body: &str) -> FlatPage {
     flat
 }
 
-/// What holds for every page: the batches follow their contracts, and each record is a base row or a reject.
+/// Asserts the properties of every page: the batches follow their contracts, and each record is a base row or a reject.
 fn assert_whole(stream: Stream, flat: &FlatPage) {
     for batch in &flat.batches {
         assert_eq!(batch.rows.schema(), schema::table(batch.table).unwrap().flat_schema(), "{}", batch.table);
@@ -44,7 +44,7 @@ fn page_of(records: &[String]) -> String {
     format!(r#"{{"cursor":"x","data":[{}]}}"#, records.join(","))
 }
 
-/// A response of that key with more fields.
+/// A response with this key and more fields.
 fn response(question_id: i64, fields: &str) -> String {
     format!(r#"{{"responseGroupUid":"u","questionId":{question_id},"createdAt":"2026-01-31T08:15:30Z",{fields}}}"#)
 }
@@ -63,7 +63,7 @@ fn row_hash(rows: &RecordBatch, row: usize) -> i64 {
     bigint(rows, "_row_hash", row).unwrap()
 }
 
-/// Table by table and row by row, the columns that are not NULL.
+/// Renders the columns that are not NULL, table by table and row by row.
 fn render(flat: &FlatPage) -> String {
     let mut text = format!("{} records, {} rejects\n", flat.records, flat.rejects.len());
     let options = FormatOptions::default().with_null("NULL");
@@ -89,7 +89,7 @@ fn render(flat: &FlatPage) -> String {
     text
 }
 
-/// One line, whatever the text.
+/// Escapes a text so that it fits on one line.
 fn visible(text: &str) -> String {
     let escape = |character: char| {
         if character.is_control() { character.escape_default().to_string() } else { character.into() }
@@ -199,7 +199,7 @@ fn hashes_are_stable_across_versions() {
     assert_eq!(flat.key_hashes, [KEY_HASH]);
 }
 
-/// Warehouses keep these: if they must change, every row will look edited once.
+/// Warehouses store these hashes. A new value makes every row look edited once.
 const ROW_HASH: i64 = 1905091044911268662;
 const KEY_HASH: u128 = 268036741077148351339917959065437618829;
 
@@ -239,7 +239,7 @@ fn each_field_of_a_response_changes_its_hash() {
     hashes.sort_unstable();
     hashes.dedup();
     assert_eq!(hashes.len(), count);
-    // A snapshot has its own row and its own hash.
+    // A snapshot has its own row and its own hash, so it does not change the hash of the response.
     assert_eq!(hash(r#""surveyId":1,"visitorSnapshot":{"events":1}"#), hash(r#""surveyId":1"#));
 }
 
@@ -297,7 +297,7 @@ fn p1_metadata_and_attributes_sent_as_json_text_have_rows() {
         let (sent, in_text) = (sent.table(table).unwrap(), in_text.table(table).unwrap());
         assert_eq!((sent.num_rows(), in_text), (rows, sent), "{table}");
     }
-    // The column of the answer has what was sent.
+    // The column of the answer has the text that was sent.
     assert_eq!(self::text(in_text.table("responses").unwrap(), "custom_metadata", 0), Some(text.as_str()));
     for other in [r#""mail""#, r#""[1]""#, r#""{""#, "null", "[1]"] {
         let flat = responses(&[response(1, &fields(other))]);
@@ -318,7 +318,7 @@ proptest! {
         flatten(Stream::Themes, &page_of(&records));
     }
 
-    /// One scan or two: a record that must be rejected changes nothing for the others.
+    /// A record that must be rejected changes nothing for the other records.
     #[test]
     fn a_rejected_record_changes_no_other_row(mut records in any_page::records()) {
         let plain = responses(&records);
@@ -346,7 +346,7 @@ proptest! {
     }
 }
 
-/// The exact texts of an object's members; serde_json's own reading, apart from the one under test.
+/// Returns the exact texts of an object's members, parsed by serde_json and not by the code under test.
 fn members(raw: &str) -> Option<Vec<(String, String)>> {
     struct Pairs;
     impl<'a> serde::de::Visitor<'a> for Pairs {
@@ -365,7 +365,7 @@ fn members(raw: &str) -> Option<Vec<(String, String)>> {
     serde::de::Deserializer::deserialize_map(&mut serde_json::Deserializer::from_str(raw), Pairs).ok()
 }
 
-/// The envelope of `source` reads names as JSON does, escapes and all: a page that it lets through must not fail here.
+/// The envelope parser of `source` decodes escapes in names. `flatten` must accept every page that it accepts.
 #[test]
 fn p1_a_list_name_with_json_escapes_is_read() {
     let body = r#"{"\u0064ata":[1,2],"cursor":null,"d\u0061t\\":[3],"data ":[4]}"#;
