@@ -1,4 +1,4 @@
-//! Each key is in `responses` exactly once, whatever windows its records came in (P1, P2).
+//! Each key is in `responses` exactly once, in whatever windows its records came (P1, P2).
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use studysync_sandbox::{ListName, RowKey};
 use crate::harness::{ALL_FLAGS, Place, Service, Tables, assert_equal_in, days_ago, small};
 
 const AGAIN_EVERY_RUN: &str = "rescan = [\"all every run\"]\n";
-/// How a question's number can be spelled: the service then has several records with one key.
+/// Spellings of one question number. The service then has several records with one key.
 const SPELLINGS: [&str; 3] = ["7", "7.0", "7e0"];
 const KEYS: i64 = 12;
 
-/// Plants a record of a key. `version` chooses the spelling of its question, and its time.
+/// Plants a record of a key. `version` selects the spelling of its question, and its time.
 fn plant(service: &Service, key: i64, version: usize, text: &str) {
     let (day, hour) = (2 + (key * 5 + version as i64 * 9) % 27, (key + version as i64) % 24);
     let updated = 10 + (key * 7 + version as i64 * 11) % 19;
@@ -24,8 +24,7 @@ fn plant(service: &Service, key: i64, version: usize, text: &str) {
     service.control().plant(ListName::Responses, &record, None).unwrap();
 }
 
-/// The texts of the current answers and of the losers of each key, by an independent computation from the records of
-/// the service.
+/// Computes, from the service's records alone, the current answer of each key and the records that lost the collision.
 fn expected(service: &Service) -> (BTreeMap<String, String>, Vec<String>) {
     let mut by_key: BTreeMap<String, Vec<(String, String, String)>> = BTreeMap::new();
     for record in service.truth(ListName::Responses) {
@@ -96,7 +95,7 @@ fn twins() -> Service {
 fn p1_p2_a_key_of_several_windows_is_one_row() {
     let service = twins();
     let place = Place::new(&service).with_config(&format!("{ALL_FLAGS}{AGAIN_EVERY_RUN}"));
-    // The newest days first, then all others in one run.
+    // First the newest days, then all others in one run.
     let mut collisions = 0;
     for (from, to) in [(10, 0), (40, 10)] {
         let (from, to) = (days_ago(from), days_ago(to));
@@ -113,7 +112,7 @@ fn p1_p2_a_key_of_several_windows_is_one_row() {
         }
         assert_eq!(tables.count("SELECT sum(collisions) FROM sync_windows"), KEYS * 2, "{name}");
     }
-    // The next nights find nothing new, and write nothing.
+    // The next nights find no change, and write nothing.
     place.report(&["sync"], 0);
     let before = std::fs::read(place.duckdb()).unwrap();
     let report = place.report(&["sync"], 0);
@@ -126,7 +125,7 @@ fn p1_p2_a_key_of_several_windows_is_one_row() {
     assert!(std::fs::read(place.duckdb()).unwrap() == before, "an unchanged night wrote to the DuckDB file");
     place.run(&["verify", "--from", &days_ago(40), "--to", &days_ago(1)]).expect(0);
 
-    // Winners are purged at the service, and losers are edited.
+    // At the service, winners are purged and losers are edited.
     for key in 0..KEYS {
         match key % 3 {
             0 => (0..3).for_each(|version| {
@@ -167,7 +166,7 @@ fn p2_a_replay_gives_the_same_keys() {
     assert_equal_in(&names, &Tables::duckdb(&kept), &place.parquet_tables(), "replay into Parquet");
 }
 
-/// What an earlier version left: each loser has its row, and its ledger says nothing of keys.
+/// The state after an earlier version: each collision loser has its row, and the ledger does not mention keys.
 const EARLIER_VERSION: &str = "
     INSERT INTO responses BY NAME SELECT * EXCLUDE (valid_from, valid_to, reason, collided_with, returned_at), valid_from AS _first_seen_at, 31 AS _flags
         FROM response_history WHERE reason = 'collision';

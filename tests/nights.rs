@@ -1,5 +1,5 @@
-//! Several nights: edits, deletions and purges at the service reach the tables (P4), nothing is written without a
-//! change (P2, P6), and the machine's time zone changes nothing (P7).
+//! Several nights: edits, deletions and purges at the service reach the tables (P4), a night without changes writes
+//! nothing (P2, P6), and the machine's time zone has no effect (P7).
 
 use std::{collections::BTreeMap, path::PathBuf, time::SystemTime};
 
@@ -13,22 +13,22 @@ use crate::harness::{
     key_text, small,
 };
 
-/// Days of history: all of it is younger than what a sync looks at again every night.
+/// Days of history, few enough that each night's sync scans all of them again.
 const DAYS: u32 = 24;
 
-/// What the nights must have left behind, beside the tables of the service's own records.
+/// The expected rows of the history tables.
 #[derive(Default)]
 struct Past {
-    /// Of `response_history`: key, reason, and the content that was.
+    /// Rows of `response_history`: key, reason, and the earlier content.
     versions: Vec<(String, &'static str, Row)>,
-    /// Of `survey_history`: each version by survey.
+    /// Rows of `survey_history`: each version by survey.
     surveys: BTreeMap<String, Vec<Entity>>,
-    /// Of `survey_status_changes`: survey, before, after.
+    /// Rows of `survey_status_changes`: survey, status before, status after.
     statuses: Vec<(String, Cell, Cell)>,
 }
 
 impl Past {
-    /// Reads a night's changes: what was held, what is there now, and what the service says it changed.
+    /// Adds a night's changes: the stored rows, the service's rows, and the changes that the service reports.
     fn turn(&mut self, held: &Expected, today: &Expected, summary: &ChangeSummary) {
         let (mut unseen, mut seen) = (0, 0);
         for (keys, reason) in [
@@ -42,7 +42,7 @@ impl Past {
                 let key = key_of(key);
                 let is_gone = today.entity("responses", &key).is_none();
                 match held.entity("responses", &key).filter(|entity| !entity.has_vanished) {
-                    // Vanished after the edit in the same night: the edit was never seen.
+                    // The row vanished after the edit in the same night, so no scan saw the edit.
                     Some(_) if is_gone && reason != "vanished" => {}
                     Some(entity) => {
                         seen += 1;
@@ -52,7 +52,7 @@ impl Past {
                 }
             }
         }
-        // Too young to have been read the night before, or gone on the day on which they came.
+        // The rows were too young for the scan of the night before, or vanished on the day on which they were created.
         assert!(unseen * 5 < seen, "{unseen} of {} changed rows were never seen before", unseen + seen);
         for (id, entity) in today.entities("surveys") {
             let versions = self.surveys.entry(id.clone()).or_default();
@@ -87,7 +87,7 @@ impl Past {
             let at = |name: &str| row[name].as_deref().unwrap().parse::<i64>().unwrap();
             assert!(at("valid_from") < at("valid_to"), "{when}: {row:?}");
         }
-        // A row may have several versions: each with its content is a row of its own here.
+        // A row may have several versions. Each version with its content is a row here.
         let mut wanted: Vec<Vec<Cell>> = Vec::new();
         for (_, reason, row) in &self.versions {
             let value = |column: &&str| match *column {
@@ -202,8 +202,7 @@ fn changes_arrive(responses: u64) {
     }
 }
 
-/// The night must have had an edit that changes the parts of an answer,
-/// or an equality of the parts would prove nothing.
+/// Asserts that the night had an edit that changes the parts of an answer. Otherwise equal parts would prove nothing.
 fn assert_children_were_replaced(before: &Expected, after: &Expected, summary: &ChangeSummary) {
     let edits = summary.edits_bumped.iter().chain(&summary.edits_silent).map(key_of);
     let changed = edits.filter(|key| {
@@ -243,7 +242,7 @@ fn p4_slow_mass_deletions_are_withheld_until_accepted() {
     assert_warehouses_equal(&place, &held.next_morning(Expected::now(&service)), "after accepting");
 }
 
-/// The bytes of every file and the time at which it was last written, but for the lock, which names its latest holder.
+/// Returns the bytes and modification time of every file, without the lock file, which names its latest holder.
 fn fingerprints(place: &Place, below: &str) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
     let read = |path: PathBuf| {
         let written = std::fs::metadata(&path).unwrap().modified().unwrap();
@@ -253,7 +252,7 @@ fn fingerprints(place: &Place, below: &str) -> BTreeMap<PathBuf, (Vec<u8>, Syste
     place.files(below).into_iter().filter(|path| !path.ends_with("lock")).map(read).collect()
 }
 
-/// What became of the files that are not the same, byte for byte and to the time of writing.
+/// Describes the files that differ in bytes or modification time.
 fn changed(
     before: &BTreeMap<PathBuf, (Vec<u8>, SystemTime)>,
     after: &BTreeMap<PathBuf, (Vec<u8>, SystemTime)>,
@@ -300,7 +299,7 @@ fn p6_an_idle_run_writes_nothing_and_a_done_backfill_asks_nothing() {
     assert!(duckdb == now, "the idle sync wrote to the DuckDB file");
     assert_eq!(changed(&parquet, &fingerprints(&place, "parquet")), Vec::<String>::new(), "written by the idle sync");
     assert_eq!(changed(&archive, &fingerprints(&place, "archive")), Vec::<String>::new(), "written by the idle sync");
-    // Only what is younger than three days is looked at in every run; surveys are read whole.
+    // Each run scans only the last three days again; surveys are scanned completely.
     let now_ms = service.control().now_ms();
     let youngest_ms = (now_ms - 3 * DAY_MS).div_euclid(DAY_MS) * DAY_MS;
     let log = service.log();
@@ -312,13 +311,13 @@ fn p6_an_idle_run_writes_nothing_and_a_done_backfill_asks_nothing() {
     }
 }
 
-/// Columns that say which run wrote a row, and when.
+/// Returns whether a column says which run wrote a row, or when.
 fn is_of_the_run(column: &str) -> bool {
     ["_run_id", "run_id", "scan_id", "_synced_at", "_first_seen_at", "scanned_at", "valid_from", "changed_at"]
         .contains(&column)
 }
 
-/// All tables as CSV text, but for what is different in every run.
+/// Returns all tables as CSV text, without the values that differ in every run.
 fn dump(tables: &Tables) -> String {
     let mut text = String::new();
     for contract in all_contracts().values().filter(|contract| contract.name != "sync_runs") {
@@ -348,9 +347,10 @@ fn p7_the_machine_time_zone_changes_nothing() {
     let mut seen: Vec<(&str, String, String)> = Vec::new();
     for zone in ["UTC", "Asia/Kolkata", "America/St_Johns"] {
         let place = Place::new(&service).with_env("TZ", zone);
-        // Where a window is cut hangs on which was pulled before it: one at a time, in every run the same.
+        // Window sizes depend on the order in which windows are pulled. With one window at a time, they are the same in
+        // every run.
         let report = |arguments: &[&str]| place.report(&[arguments, &["--concurrency", "1"]].concat(), 0);
-        // A date without a time is a day of UTC, too.
+        // A date without a time is a UTC day.
         report(&["backfill", "--from", "2026-01-05"]);
         report(&["backfill", "--from", "2025-12-20", "--to", "2026-01-31T12:00:00+05:30"]);
         report(&["sync"]);

@@ -8,7 +8,7 @@ use super::{
     key_text,
 };
 
-/// The columns of a table that depend on the record alone, not on the load.
+/// Returns the columns of a table whose values depend on the record, not on the load.
 pub fn content_columns(table: &str) -> Vec<&'static str> {
     let columns = contract(table).columns.iter();
     columns
@@ -26,8 +26,8 @@ pub fn assert_warehouses_equal(place: &Place, expected: &Expected, when: &str) {
     }
 }
 
-/// Asserts that each warehouse of a place equals the expected rows. The warehouses may differ in rows about runs and in
-/// who wrote a row when: they must, where one of them could not be written for a while.
+/// Asserts that each warehouse of a place equals the expected rows. The warehouses may differ in rows about runs, and
+/// in the run and time that wrote a row: they do if one of them could not be written for a while.
 pub fn assert_each_warehouse_equals(place: &Place, expected: &Expected, when: &str) {
     for (name, tables) in place.warehouses() {
         assert_tables_equal(&tables, expected, &format!("{when}, {name}"));
@@ -95,7 +95,7 @@ fn assert_base_table_equals(
     }
     let kept: BTreeSet<String> = won.iter().map(|row| key_text(contract, row)).collect();
     assert_eq!(&kept, collided, "{when}: a collision leaves a row of {base}");
-    // Themes that share a key and lie in different windows do not meet: each has its row.
+    // Themes with one key in different windows are not compared with each other: each has its own row.
     let moments: BTreeSet<_> = won.iter().map(|row| (key_text(contract, row), &row["created_at"])).collect();
     let rows = if base == "responses" { kept.len() } else { moments.len() };
     assert_eq!(rows, won.len(), "{when}: a collision leaves one row of {base}");
@@ -112,17 +112,17 @@ fn assert_base_table_equals(
     }
 }
 
-/// Asserts that two warehouses have the same rows in every table and column.
+/// Asserts that two warehouses have equal rows in every table and column.
 pub fn assert_equal(left: &Tables, right: &Tables, when: &str) {
     assert_equal_in(all_contracts().keys(), left, right, when);
 }
 
-/// The same for the named tables.
+/// Asserts that two warehouses have equal rows in the named tables.
 pub fn assert_equal_in<'t>(names: impl IntoIterator<Item = &'t String>, left: &Tables, right: &Tables, when: &str) {
     assert_equal_without(None, names, left, right, when);
 }
 
-/// Asserts that these tables have equal rows, apart from one column.
+/// Asserts that these tables have equal rows, ignoring one column.
 pub fn assert_equal_without<'t>(
     column: Option<&str>,
     names: impl IntoIterator<Item = &'t String>,
@@ -152,7 +152,7 @@ pub fn assert_equal_without<'t>(
     }
 }
 
-/// Asserts that the expected rows have some of everything; otherwise an equality with them would prove little.
+/// Asserts that the expected rows cover every case; otherwise an equality with them would prove little.
 pub fn assert_covers_every_case(expected: &Expected) {
     for (base, children) in CHILDREN {
         assert!(!expected.rows(base).is_empty(), "the service has no {base}");

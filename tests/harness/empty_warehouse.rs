@@ -1,4 +1,4 @@
-//! A DuckDB file without rows, made once for all tests.
+//! An empty DuckDB warehouse, made once for all tests.
 
 use std::{
     fs::{self, OpenOptions},
@@ -14,8 +14,7 @@ use studysync::{
 };
 use tempfile::TempDir;
 
-/// Writes a DuckDB warehouse without rows, unless there is something at the path. The run that opens it binds it to its
-/// service.
+/// Writes an empty DuckDB warehouse, unless the path exists. The run that opens it binds it to its service.
 pub fn put_empty_warehouse(path: &Path) {
     if let Ok(mut file) = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         file.write_all(empty_warehouse()).unwrap();

@@ -1,7 +1,7 @@
-//! What the tests of the whole program share: a service (the sandbox, in this process), a place (a temporary folder
-//! with its flags and environment), runs of the real binary, and the tables that the runs leave.
+//! The code that tests of the whole program share: a service (the sandbox, in this process), a place (a temporary
+//! folder with flags and environment), runs of the real binary, and the tables that the runs write.
 //!
-//! Nothing here asks the product what it did: tables are read with the engine itself, by the contracts in `schemas/`.
+//! Nothing here relies on the program's own output: tables are read with the engine, by the contracts in `schemas/`.
 
 #![allow(dead_code, unused_imports, reason = "every subject uses its own part")]
 
@@ -32,23 +32,23 @@ pub use tables::{
     Cell, Contract, Row, Tables, WarehousePlace, all_contracts, connect, contract, different_rows, key_text,
 };
 
-/// 2026-01-31T08:00:00Z: where the clock of the test services stands.
+/// 2026-01-31T08:00:00Z: the time of the test services' clock.
 pub const NOW_MS: i64 = 1_769_846_400_000;
 pub const DAY_MS: i64 = 86_400_000;
-/// The key of the runs. No other text of the tests contains it.
+/// The API key of the runs. No other text of the tests contains it.
 pub const KEY: &str = "k3y-0f-the-tests-5ecret";
 /// The environment variable of the key.
 pub const KEY_VARIABLE: &str = "STUDYSYNC_API_KEY";
-/// A configuration in which each stream asks for everything that the service has.
+/// A configuration in which each stream requests everything that the service has.
 pub const ALL_FLAGS: &str = "[streams.responses]\n\
     flags = [\"with_snapshots\", \"with_urls\", \"with_meta\", \"with_custom_metadata\", \"with_deleted_responses\"]\n";
 
-/// A small service with every question type, whose clock stands still.
+/// A small service with every question type and a frozen clock.
 pub fn small(responses: u64, days: u32) -> Settings {
     Settings { now_ms: NOW_MS, frozen_clock: true, responses, days, api_key: KEY.into(), ..Settings::default() }
 }
 
-/// A sandbox that runs in this process, on threads of its own.
+/// A sandbox that runs in this process, on its own threads.
 pub struct Service {
     running: Option<Running>,
     runtime: Runtime,
@@ -56,7 +56,7 @@ pub struct Service {
 
 impl Service {
     pub fn start(settings: Settings) -> Service {
-        // reqwest is built without a default; a second installation changes nothing.
+        // reqwest is built without a default provider; a second installation changes nothing.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let running = runtime.block_on(Sandbox::start(settings, ([127, 0, 0, 1], 0).into())).unwrap();
@@ -87,14 +87,14 @@ impl Service {
         self.control().apply_changes(request)
     }
 
-    /// The exact text of each record that the service holds.
+    /// Returns the exact text of each record in the service.
     pub fn truth(&self, list: ListName) -> Vec<String> {
         let mut records = Vec::new();
         self.control().truth(list, |record| records.push(record.to_owned()));
         records
     }
 
-    /// The requests since the log was last cleared.
+    /// Returns the requests since the log was last cleared.
     pub fn log(&self) -> Vec<LogEntry> {
         self.control().log_since(0)
     }
@@ -103,7 +103,7 @@ impl Service {
         self.control().clear_log();
     }
 
-    /// Stops listening; the address is refused from here on.
+    /// Stops listening; from now on, connections are refused.
     pub fn stop(mut self) {
         if let Some(running) = self.running.take() {
             self.runtime.block_on(running.shutdown());
@@ -111,7 +111,7 @@ impl Service {
     }
 }
 
-/// A folder in which a company keeps its warehouse, with the flags and the environment of its runs.
+/// A folder with a warehouse, and the flags and environment of its runs.
 pub struct Place {
     folder: TempDir,
     base_url: String,
@@ -123,12 +123,12 @@ pub struct Place {
 }
 
 impl Place {
-    /// DuckDB, Parquet and an archive; every optional part of the answers is asked for.
+    /// DuckDB, Parquet and an archive; requests every optional part of the answers.
     pub fn new(service: &Service) -> Place {
         Place::at(service.base_url())
     }
 
-    /// The same for an address.
+    /// The same, for any address.
     pub fn at(base_url: impl Into<String>) -> Place {
         let folder = tempfile::Builder::new().prefix("studysync-test-").tempdir().unwrap();
         let archive = folder.path().join("archive").into_os_string();
@@ -164,14 +164,14 @@ impl Place {
         self
     }
 
-    /// The text of the configuration file, in place of [`ALL_FLAGS`]. Flags still say where the warehouses are.
+    /// Sets the text of the configuration file instead of [`ALL_FLAGS`]. Flags still name the warehouses.
     pub fn with_config(mut self, toml: &str) -> Place {
         std::fs::write(self.path("studysync.toml"), toml).unwrap();
         self.has_config = true;
         self
     }
 
-    /// No configuration file, so the program's own defaults.
+    /// Removes the configuration file, so that the program uses its own defaults.
     pub fn without_config(mut self) -> Place {
         let _ = std::fs::remove_file(self.path("studysync.toml"));
         self.has_config = false;
@@ -185,7 +185,7 @@ impl Place {
         self
     }
 
-    /// Points later runs at another address.
+    /// Sets the address of later runs.
     pub fn set_base_url(&mut self, base_url: impl Into<String>) {
         self.base_url = base_url.into();
     }
@@ -210,7 +210,7 @@ impl Place {
         self.path("state/checkpoints.sqlite")
     }
 
-    /// The program in this place's folder and environment, with these arguments and no others.
+    /// Returns a command in this place's folder and environment, with these arguments only.
     pub fn bare(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_studysync"));
         command.current_dir(self.root()).args(arguments).stdin(Stdio::null());
@@ -223,7 +223,7 @@ impl Place {
         command
     }
 
-    /// A command with the flags that say where everything is.
+    /// Returns a command with the flags that name the place's files.
     pub fn command(&self, arguments: &[&str]) -> Command {
         self.command_on(arguments, self.has_duckdb, self.has_parquet)
     }
@@ -241,8 +241,8 @@ impl Place {
         command
     }
 
-    /// Runs a command to its end. A first run that loads rows finds a DuckDB file without rows, as a killed first run
-    /// leaves it: the engine creates its tables and views more slowly than most tests run.
+    /// Runs a command to its end. The first run that writes rows finds an empty DuckDB file, as a killed first run
+    /// leaves it, because creating tables and views takes longer than most tests.
     pub fn run(&self, arguments: &[&str]) -> Done {
         let loads = matches!(arguments.first(), Some(&("sync" | "backfill")));
         if loads && self.has_duckdb {
@@ -251,23 +251,23 @@ impl Place {
         Done::from(self.command(arguments).output().unwrap())
     }
 
-    /// Runs a command that knows the Parquet folder and no DuckDB file.
+    /// Runs a command with the Parquet folder and without the DuckDB file.
     pub fn run_on_parquet(&self, arguments: &[&str]) -> Done {
         Done::from(self.command_on(arguments, false, true).output().unwrap())
     }
 
-    /// Starts a command, with its output piped.
+    /// Starts a command with piped output.
     pub fn spawn(&self, arguments: &[&str]) -> Child {
         self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// Runs `sync` or `backfill` with `--json`, which must end with this exit code;
-    /// returns the run's report, held against its schema.
+    /// Runs `sync` or `backfill` with `--json`, which must end with this exit code. Returns the run's report, validated
+    /// by its schema.
     pub fn report(&self, arguments: &[&str], exit_code: i32) -> Value {
         let done = self.run(&[arguments, &["--json"]].concat());
         assert_eq!(done.code, exit_code, "{arguments:?}\n{}", done.stderr);
         let report = done.json();
-        // The schema is that of runs; `verify`, `replay` and `users push` report something else.
+        // The schema describes runs; the JSON of `verify`, `replay` and `users push` has another form.
         if ["sync", "backfill", "users pull"].iter().any(|command| report["command"] == *command) {
             crate::book::run_json::assert_valid(&report);
         }
@@ -284,7 +284,7 @@ impl Place {
         Tables::parquet(&self.parquet())
     }
 
-    /// The tables of each warehouse that this place keeps, with a name for messages.
+    /// Returns the tables of each warehouse of this place, with a name for messages.
     pub fn warehouses(&self) -> Vec<(&'static str, Tables)> {
         let mut warehouses = Vec::new();
         if self.has_duckdb {
@@ -296,7 +296,7 @@ impl Place {
         warehouses
     }
 
-    /// Every file below a folder of this place, in order.
+    /// Returns every file below a folder of this place, in order.
     pub fn files(&self, below: &str) -> Vec<PathBuf> {
         let mut files = Vec::new();
         let mut folders = vec![self.path(below)];
@@ -311,10 +311,10 @@ impl Place {
     }
 }
 
-/// How a run of the program ended.
+/// The result of a run of the program.
 #[derive(Debug)]
 pub struct Done {
-    /// The exit code; -1 when a signal ended it.
+    /// The exit code; -1 if a signal ended the run.
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
@@ -344,14 +344,14 @@ impl Done {
     }
 }
 
-/// The notes of a report, without the one that the clock of the sandbox is months behind.
+/// The notes of a report, without the note that the clock of the sandbox is months behind.
 pub fn notes(report: &Value) -> Vec<&str> {
     let notes = report["notes"].as_array().into_iter().flatten().filter_map(Value::as_str);
     notes.filter(|note| !note.starts_with("this machine's clock says ")).collect()
 }
 
-/// The value of a metric in a text for Prometheus, by its name and its own labels (`run_windows{stream="themes"}`).
-/// Every series must also have the labels of the installation.
+/// Returns the value of a metric in Prometheus text, by its name and its own labels (`run_windows{stream="themes"}`).
+/// Asserts that every series has the labels of the installation.
 pub fn sample(text: &str, name: &str) -> Option<f64> {
     let installation = "environment=\"[^\"]*\",service_host=\"[^\"]+\"";
     let series = regex::escape(name);
@@ -363,7 +363,7 @@ pub fn sample(text: &str, name: &str) -> Option<f64> {
     Some(line.captures(text)?[1].parse().unwrap())
 }
 
-/// The time so many days before the service's clock, as the program reads dates.
+/// Returns the time this many days before the service's clock, in a form that the program parses.
 pub fn days_ago(days: i64) -> String {
     (NOW_MS - days * DAY_MS).to_string()
 }

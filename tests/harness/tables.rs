@@ -1,18 +1,18 @@
-//! Reads the tables of a warehouse with the engine itself. Each value is a text that compares exactly.
+//! Reads the tables of a warehouse with the engine. Each value is a text that compares exactly.
 
 use std::{collections::BTreeMap, fmt::Write as _, path::Path, sync::OnceLock};
 
 use duckdb::{Connection, types::Value};
 use serde::Deserialize;
 
-/// One value: times as epoch microseconds, numbers in the shortest form that reads back, lists as `[1, 2]`;
-/// `None` is NULL.
+/// One value: times as epoch microseconds, numbers in the shortest form that round-trips, lists as `[1, 2]`. `None` is
+/// NULL.
 pub type Cell = Option<String>;
 
 /// One row: column name to value.
 pub type Row = BTreeMap<String, Cell>;
 
-/// A table's contract, as its file in `schemas/` states it.
+/// The contract of a table, as in its file in `schemas/`.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Contract {
     pub name: String,
@@ -36,7 +36,7 @@ pub struct Column {
     pub flag: String,
 }
 
-/// Every contract, by the name of its table.
+/// Returns every contract by the name of its table.
 pub fn all_contracts() -> &'static BTreeMap<String, Contract> {
     static CONTRACTS: OnceLock<BTreeMap<String, Contract>> = OnceLock::new();
     CONTRACTS.get_or_init(|| {
@@ -56,7 +56,7 @@ pub fn contract(table: &str) -> &'static Contract {
     &all_contracts()[table]
 }
 
-/// A warehouse that is open for reading. A DuckDB file cannot be written meanwhile: drop it before the next run.
+/// A warehouse open for reading. A DuckDB file cannot be written meanwhile: drop it before the next run.
 pub struct Tables {
     connection: Connection,
 }
@@ -88,7 +88,7 @@ impl Tables {
         Tables { connection }
     }
 
-    /// The Parquet files of a folder through the script of the examples, with its views.
+    /// Opens the Parquet files of a folder with the example script, which makes the views.
     pub fn parquet_with_views(root: &Path) -> Tables {
         let script = studysync::schema::parquet_views_sql();
         let root = root.display().to_string().replace('\'', "''");
@@ -97,17 +97,17 @@ impl Tables {
         Tables { connection }
     }
 
-    /// The first column of the first row of a query, as text.
+    /// Returns the first column of the first row of a query, as text.
     pub fn value(&self, sql: &str) -> Cell {
         self.rows_of(sql).first().and_then(|row| row.first().cloned()).flatten()
     }
 
-    /// The first column of the first row of a query, as a number.
+    /// Returns the first column of the first row of a query, as a number.
     pub fn count(&self, sql: &str) -> i64 {
         self.value(sql).unwrap_or_else(|| panic!("{sql}: no value")).parse().unwrap()
     }
 
-    /// The rows of a query, values in the order of its columns.
+    /// Returns the rows of a query, with values in the order of its columns.
     pub fn rows_of(&self, sql: &str) -> Vec<Vec<Cell>> {
         let mut statement = self.connection.prepare(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
         let mut rows = statement.query([]).unwrap_or_else(|error| panic!("{sql}: {error}"));
@@ -119,8 +119,8 @@ impl Tables {
         found
     }
 
-    /// The rows of some tables of a DuckDB file or of a Parquet folder, read through a connection that stays open: most
-    /// of the time of a small read goes into opening one. Tables without rows are not asked.
+    /// Reads tables of a DuckDB file or Parquet folder through a connection that stays open, because opening one takes
+    /// most of the time of a small read. Tables without rows are not queried.
     pub fn read_through(
         connection: Connection,
         place: WarehousePlace,
@@ -131,7 +131,7 @@ impl Tables {
             let path = path.to_string_lossy().replace('\'', "''");
             tables.connection.execute_batch(&format!("ATTACH '{path}' AS w (READ_ONLY)")).unwrap();
         }
-        // More than there are, where rows were taken out; never none of some.
+        // The estimate may exceed the count after deletions, but it is zero only for an empty table.
         let filled = "SELECT table_name FROM duckdb_tables() WHERE database_name = 'w' AND estimated_size > 0";
         let filled: Vec<Cell> = tables.rows_of(filled).into_iter().flatten().collect();
         let rows = names.iter().map(|table| {
@@ -151,12 +151,12 @@ impl Tables {
         (tables.connection, rows)
     }
 
-    /// All rows of a table with all columns of its contract, in no order.
+    /// Returns all rows of a table with all columns of its contract, in any order.
     pub fn rows(&self, table: &str) -> Vec<Row> {
         self.rows_where(table, "true")
     }
 
-    /// The rows of a table for which a condition holds.
+    /// Returns the rows of a table that satisfy a condition.
     pub fn rows_where(&self, table: &str, condition: &str) -> Vec<Row> {
         self.rows_from(table, &format!("\"{table}\""), condition)
     }
@@ -184,7 +184,7 @@ pub enum WarehousePlace<'a> {
     Parquet(&'a Path),
 }
 
-/// The files of a table as SQL; `None` when it has none.
+/// Returns the SQL that reads the files of a table; `None` if there are none.
 fn parquet_files(root: &Path, contract: &Contract) -> Option<String> {
     let folder = root.join(&contract.name);
     let glob = if contract.partition.is_some() { "*/data.parquet" } else { "data.parquet" };
@@ -197,17 +197,17 @@ fn parquet_files(root: &Path, contract: &Contract) -> Option<String> {
     has_files.then(|| format!("read_parquet('{glob}', hive_partitioning = false)"))
 }
 
-/// Whether a table that is one file has no rows in it.
+/// Returns whether a table that is one file has no rows.
 fn is_empty_file(root: &Path, contract: &Contract) -> bool {
     let file = std::fs::File::open(root.join(&contract.name).join("data.parquet"));
     let facts = |file| parquet::file::metadata::ParquetMetaDataReader::new().parse_and_finish(&file).unwrap();
     file.is_ok_and(|file| facts(file).file_metadata().num_rows() == 0)
 }
 
-/// An engine to read warehouses with.
+/// Opens an engine that can read warehouses.
 pub fn connect() -> Connection {
     let connection = Connection::open_in_memory().unwrap();
-    // Tables of tests are small: a second thread would wait for the first, busily.
+    // Tables of tests are small: a second thread would only use CPU time while it waits.
     connection.execute_batch("SET threads = 1; SET memory_limit = '1GB'").unwrap();
     connection
 }
@@ -243,14 +243,14 @@ fn cell(value: Value) -> Cell {
     })
 }
 
-/// The key of a row, in one text.
+/// Returns the key of a row as one text.
 pub fn key_text(contract: &Contract, row: &Row) -> String {
     let parts: Vec<&str> = contract.key.iter().map(|column| row[column].as_deref().unwrap_or("NULL")).collect();
     parts.join(" / ")
 }
 
-/// Says how two sets of rows of a table differ in the columns named, readably and for the first few;
-/// `None` when they do not.
+/// Describes how two sets of rows of a table differ in the named columns, for the first few differences. Returns `None`
+/// if they are equal.
 pub fn different_rows(table: &str, columns: &[&str], expected: &[Row], found: &[Row]) -> Option<String> {
     const SHOWN: usize = 5;
     let contract = contract(table);

@@ -1,4 +1,4 @@
-//! Runs the real program and ends it with SIGKILL, at times drawn from a seed.
+//! Runs the real program and kills it with SIGKILL, at times drawn from a seed.
 
 use std::{
     path::Path,
@@ -8,7 +8,7 @@ use std::{
 
 use crate::harness::{Place, Service};
 
-/// A run that takes longer than this hangs.
+/// A run that takes longer than this counts as hanging.
 const RUN_MAX: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(1);
 
@@ -24,19 +24,19 @@ impl Random {
     }
 }
 
-/// How long the parts of an undisturbed run take, and what it asks for.
+/// The duration of the parts of an undisturbed run, and its number of requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
-    /// From the start to the first request.
+    /// Time from the start to the first request.
     pub head: Duration,
-    /// From the first request to the last.
+    /// Time from the first request to the last.
     pub body: Duration,
-    /// From the last request to the end.
+    /// Time from the last request to the end.
     pub tail: Duration,
     pub requests: u64,
 }
 
-/// Kills at instants that its seed decides.
+/// Kills runs at times that its seed determines.
 pub struct Killer {
     random: Random,
     turn: u64,
@@ -47,7 +47,7 @@ impl Killer {
         Killer { random: Random(seed), turn: 0 }
     }
 
-    /// Runs a command undisturbed.
+    /// Runs a command without a kill.
     pub fn measure(&mut self, service: &Service, place: &Place, command: &[String]) -> Measured {
         let before = requests(service);
         let begun = Instant::now();
@@ -70,10 +70,10 @@ impl Killer {
         Measured { head: first - begun, body: last - first, tail: last.elapsed(), requests: seen - before }
     }
 
-    /// Runs a command and kills it at a random instant; `false` if it ended before that. One kill in six hits the time
-    /// before the first request, the others a stretch behind it: one part in so many of an undisturbed run. Of work
-    /// that is never done twice a short stretch spreads the kills over all of it;
-    /// where each run begins anew, a long one must.
+    /// Runs a command and kills it at a random time; returns `false` if it ended before. One kill in six comes before
+    /// the first request. The others come within a range after the first request, which is `1 / one_part_in` of an
+    /// undisturbed run. If runs resume, a short range spreads the kills over all of the work. If each run starts anew,
+    /// the range must be the whole run.
     pub fn run_and_kill(
         &mut self,
         service: &Service,
@@ -93,7 +93,7 @@ impl Killer {
         self.kill_after_requests(service, place, command, 1, after)
     }
 
-    /// Kills so long after the run's so-manieth request; `false` if the run ended before that.
+    /// Kills a time after the run's n-th request; returns `false` if the run ended before that.
     pub fn kill_after_requests(
         &mut self,
         service: &Service,
@@ -117,14 +117,14 @@ impl Killer {
             return false;
         }
         child.kill().unwrap();
-        // It may have come to its end in the same moment.
+        // The run may have ended at the same time.
         let is_killed = child.wait().unwrap().code().is_none();
         wait_for_silence(service);
         is_killed
     }
 }
 
-/// A run that ends by itself must end well.
+/// Asserts that a run that ended by itself succeeded.
 fn ended(child: &mut Child, command: &[String]) -> bool {
     let status = child.try_wait().unwrap();
     if let Some(status) = status {
@@ -135,7 +135,7 @@ fn ended(child: &mut Child, command: &[String]) -> bool {
 
 fn spawn(place: &Place, command: &[String]) -> Child {
     let arguments: Vec<&str> = command.iter().map(String::as_str).chain(["--quiet"]).collect();
-    // Errors are shown with the test's own output.
+    // The errors of the run appear in the test's own output.
     place.command(&arguments).stdout(Stdio::null()).spawn().unwrap()
 }
 
@@ -143,7 +143,7 @@ fn requests(service: &Service) -> u64 {
     service.control().stats().requests
 }
 
-/// Requests that were on their way at the kill are in the log before anybody looks.
+/// Waits until requests that were in flight at the kill are in the log.
 fn wait_for_silence(service: &Service) {
     let begun = Instant::now();
     while service.control().stats().in_flight > 0 {
@@ -152,7 +152,7 @@ fn wait_for_silence(service: &Service) {
     }
 }
 
-/// Fills a place with what another one holds.
+/// Copies the files of a place into another place.
 pub fn copy_of(from: &Place, to: Place) -> Place {
     copy_folder(from.root(), to.root());
     to

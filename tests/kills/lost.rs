@@ -1,5 +1,5 @@
-//! One part of a setup is lost, replaced or added between two runs: the ledgers say what is
-//! proven, and the rest is pulled again.
+//! One part of a setup is lost, replaced or added between two runs. The ledgers prove what is complete, and the next
+//! run pulls the rest again.
 
 use super::{
     MANY_WINDOWS, backfill,
@@ -12,14 +12,14 @@ use studysync_sandbox::Latency;
 
 const DAYS: i64 = 12;
 
-/// A window a day, so that a run commits some while others are still to come.
+/// One window per day, so that a run has committed some windows while others are pending.
 fn place(service: &Service) -> Place {
     Place::new(service).with_config(&MANY_WINDOWS.replace("page_rows = 9", "page_rows = 3"))
 }
 
-/// A service, an undisturbed place, and a place whose backfill was killed a few times and is not done.
+/// A service, an undisturbed place, and a place whose backfill was killed several times before its end.
 fn half_done(seed: u64) -> (Service, Place, Place) {
-    // Slow enough that windows become durable on the way, and not all at the end.
+    // The service is so slow that windows become durable during the run, and not all at the end.
     let service = service_with_latency(360, DAYS as u32, Latency { ms: 80, jitter_ms: 40, per_row_us: 0 });
     let calm = place(&service);
     let mut killer = Killer::new(seed);
@@ -28,7 +28,7 @@ fn half_done(seed: u64) -> (Service, Place, Place) {
     (service, calm, stormy)
 }
 
-/// Tries until a kill hits a run that committed some windows and not all.
+/// Repeats until a kill hits a run that has committed some windows and not all.
 fn kill_half_way(service: &Service, killer: &mut Killer, calm: &Measured, place: impl Fn() -> Place) -> Place {
     for _ in 0..20 {
         let stormy = place();
@@ -50,16 +50,16 @@ fn kill_half_way(service: &Service, killer: &mut Killer, calm: &Measured, place:
 #[test]
 fn p2_p6_lost_checkpoints_are_rebuilt_from_the_ledgers() {
     let (service, calm, stormy) = half_done(0x5eed_0011);
-    // What both ledgers prove: Parquet's commits wait outside of its tree,
-    // so a run that has nothing to do publishes them first.
+    // The coverage that both ledgers prove. Parquet commits are pending outside of the table folders, so a run without
+    // other work publishes them first.
     let before = Before::read(&stormy, service.control().stats().requests);
     std::fs::remove_dir_all(stormy.path("state")).unwrap();
     run_to_the_end(&stormy, &backfill(DAYS));
     assert_same(&calm, &stormy, "after the checkpoints were lost");
     assert_settled_but(&stormy, 1);
-    // A commit may have been in one warehouse and not yet in the other; that window alone is asked for again.
+    // One commit may be in one warehouse and not in the other. Only that window is requested again.
     let again: Vec<_> = service.log().into_iter().filter(|entry| before.is_covered(entry)).collect();
-    // A look at the edge of a page asks for one millisecond of its window.
+    // A tie probe requests one millisecond of its window.
     let windows = again.iter().filter_map(window).filter(|window| window.len_ms() > 1);
     let windows: std::collections::BTreeSet<_> = windows.collect();
     assert!(windows.len() <= 1, "{windows:?}");

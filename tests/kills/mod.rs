@@ -1,7 +1,8 @@
-//! Promises P2 and P6 against real kills: SIGKILL ends the program at any time, it runs again, and the warehouses equal
-//! those of a run that was not killed. The service's log shows that no known data was requested again.
+//! Promises P2 and P6 with real kills: SIGKILL ends the program at any time, it runs again, and the warehouses equal
+//! those of a run that was not killed. The service's log shows that no stored data was requested again.
 //!
-//! Unsynced bytes after a power loss are not tested here: the system keeps what a dead process has written.
+//! These tests do not cover the loss of unsynced bytes at a power failure: the system keeps what a killed process has
+//! written.
 
 pub mod killer;
 mod lost;
@@ -15,9 +16,9 @@ use crate::harness::{DAY_MS, NOW_MS, Place, Service, small};
 use killer::{Killer, Random};
 use witness::{Before, assert_same, assert_settled, repeats};
 
-/// Windows under way at once, so requests under way at a kill.
+/// Concurrent windows, and therefore requests in flight at a kill.
 const IN_FLIGHT_MAX: usize = 4;
-/// Small pages and so small windows: much to interrupt.
+/// Small pages and small windows, so that there is much to interrupt.
 const MANY_WINDOWS: &str = r#"
 [throttle]
 in_flight_max = 4
@@ -27,7 +28,8 @@ flags = ["with_snapshots", "with_urls", "with_meta", "with_custom_metadata", "wi
 page_rows = 9
 "#;
 
-/// A service that takes its time, a few minutes past its full hour: all runs of a test see the same settled moment.
+/// A slow service whose clock is a few minutes past the hour, so that all runs of a test have the same end of settled
+/// data.
 fn slow_service(responses: u64, days: u32) -> Service {
     service_with_latency(responses, days, Latency { ms: 10, jitter_ms: 15, per_row_us: 0 })
 }
@@ -73,7 +75,7 @@ fn killed_so_often(kills_wanted: usize, responses: u64, days: i64) {
 
     let (mut kills, mut rounds, mut cut_short) = (0, 0, 0);
     while kills < kills_wanted {
-        // A round is one backfill; an early end begins another, so that all of its instants are hit.
+        // A round is one backfill. If it ends early, another round begins, so that kills hit every part of it.
         let stormy = place(&service);
         service.clear_log();
         let mut known = Vec::new();
@@ -94,10 +96,10 @@ fn killed_so_often(kills_wanted: usize, responses: u64, days: i64) {
         for before in &known {
             before.assert_not_asked_again(&log);
         }
-        // A page is asked for again only where its answer was on its way at a kill.
+        // A page is requested again only if its answer was in flight at a kill.
         let repeated = repeats(&log);
         assert!(repeated.len() <= round * IN_FLIGHT_MAX, "{round} kills, {} repeated: {repeated:?}", repeated.len());
-        // Windows are cut by what a run has learned, so the number of pages differs a little.
+        // Window sizes depend on what a run has learned, so the number of pages varies a little.
         assert!(log.len() as u64 >= calm_run.requests * 3 / 4, "{} requests of {calm_run:?}", log.len());
         service.clear_log();
         run_to_the_end(&stormy, &command);
@@ -151,7 +153,7 @@ fn killed_at_night(kills_wanted: usize, days: u32) {
     let mut kills = 0;
     while kills < kills_wanted {
         let stormy = killer::copy_of(&evening, place(&service));
-        // Each run looks at the last days first, so kills that all come early would never meet the older ones.
+        // Each run scans the last days first. If all kills came early, they would never hit the older days.
         while kills < kills_wanted && killer.run_and_kill(&service, &stormy, &command, &night, 1) {
             kills += 1;
             Before::read(&stormy, 0).assert_readable(&stormy);
@@ -183,10 +185,10 @@ fn p2_slow_a_kill_during_publish_leaves_old_or_new_files() {
             break;
         }
         let stormy = place(&service).without_duckdb();
-        // The tail of a run is its last commits and then publish.
+        // After its last request, a run does its last commits and then publishes.
         let tail_us = calm_run.tail.as_micros() as u64;
         let after = std::time::Duration::from_micros(tail_us * hits / KILLS + random.below(tail_us / KILLS + 1));
-        // Windows are cut by what a run has learned, so it may take a few requests fewer than the calm one.
+        // Window sizes depend on what a run has learned, so it may send a few requests fewer than the undisturbed run.
         if !killer.kill_after_requests(&service, &stormy, &command, calm_run.requests * 9 / 10, after) {
             continue;
         }
@@ -216,7 +218,7 @@ fn p2_slow_the_spool_resumes_a_killed_run_without_an_archive() {
     run_to_the_end(&stormy, &command);
     assert_same(&calm, &stormy, "without an archive");
     let mut left = stormy.files("state/spool");
-    // Whose the folder is stays.
+    // The file that says who owns the folder stays.
     left.retain(|path| !path.ends_with("owner.json"));
     assert!(left.is_empty(), "pages of committed scans stay: {left:?}");
     let state = studysync::state::State::open_read_only(&stormy.state()).unwrap().unwrap();

@@ -1,4 +1,5 @@
-//! What must be true after a kill and at the end, read with the engine, the checkpoints and the service's log.
+//! Assertions after a kill and at the end. They read the tables with the engine, the checkpoints, and the service's
+//! log.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,18 +15,17 @@ use studysync_sandbox::LogEntry;
 
 use crate::harness::{Cell, Place, Tables, all_contracts};
 
-/// Tables about the runs themselves: how windows are cut, and how many runs there were,
-/// is not the same for two histories.
+/// Tables about the runs. The windows and the number of runs differ between two histories.
 const ABOUT_RUNS: &[&str] = &["sync_runs", "sync_windows"];
 const STREAMS: [Stream; 2] = [Stream::Responses, Stream::Themes];
 
-/// What was proven complete at the moment of a kill.
+/// The coverage at the time of a kill.
 #[derive(Debug)]
 pub struct Before {
     covered: BTreeMap<&'static str, IntervalSet>,
     /// The number of the last request before the kill.
     seq: u64,
-    /// Windows of which some pages were there, and not all.
+    /// Windows of which some pages were stored, and not all.
     pub cut_short: usize,
 }
 
@@ -46,7 +46,7 @@ impl Before {
         Before { covered, seq, cut_short }
     }
 
-    /// Whatever the kill hit, analysts can read every table.
+    /// Asserts that analysts can read every table, wherever the kill came.
     pub fn assert_readable(&self, place: &Place) {
         let mut warehouses = Vec::new();
         if place.duckdb().is_file() {
@@ -56,7 +56,7 @@ impl Before {
             warehouses.push(("Parquet", place.parquet_tables()));
         }
         for (name, tables) in &warehouses {
-            // A file that was killed while it was made has no tables yet; half of them would be wrong.
+            // A kill during the creation of the file leaves no tables. A part of them would be a fault.
             if *name == "DuckDB" && tables.count("SELECT count(*) FROM duckdb_tables()") == 0 {
                 continue;
             }
@@ -68,14 +68,14 @@ impl Before {
         }
     }
 
-    /// Whether a request came later and yet falls on what was covered.
+    /// Returns whether a request came later and is for a covered range.
     pub fn is_covered(&self, entry: &LogEntry) -> bool {
         let covered = self.covered.get(entry.path.as_str());
         let (Some(covered), Some(asked), true) = (covered, window(entry), entry.seq > self.seq) else { return false };
         covered.windows().iter().any(|held| held.overlaps(asked))
     }
 
-    /// No later request falls on what was covered.
+    /// Asserts that no later request is for a covered range.
     pub fn assert_not_asked_again(&self, log: &[LogEntry]) {
         let again: Vec<_> = log.iter().filter(|entry| self.is_covered(entry)).collect();
         assert!(again.is_empty(), "asked again, with {:?} complete: {:?}", self.covered, again[0]);
@@ -83,7 +83,7 @@ impl Before {
 }
 
 fn is_cut_short(spool: &Path) -> bool {
-    // One that was killed while it was made has no header yet.
+    // A kill during the creation of the spool leaves no header.
     let Ok(mut pages) = read_pages(spool) else { return false };
     let count = pages.by_ref().filter(Result::is_ok).count();
     count > 0 && !pages.is_complete()
@@ -99,21 +99,21 @@ fn ledger(tables: &Tables) -> Vec<(String, Window)> {
     rows.iter().map(|row| (row[0].clone().unwrap(), Window::new(number(&row[1]), number(&row[2])))).collect()
 }
 
-/// The window of a list call. On the wire it is a millisecond wider at both ends:
-/// whether they are inclusive is not known.
+/// Returns the window of a list request. The requested range is a millisecond wider at both ends, because the service
+/// does not document whether its bounds are inclusive.
 pub fn window(entry: &LogEntry) -> Option<Window> {
     let number = |name: &str| entry.query.iter().find(|(key, _)| key == name)?.1.parse::<i64>().ok();
     Some(Window::new(number("start")? + 1, number("end")?))
 }
 
-/// The list calls that were made more than once, word for word; probes for the key and the clock do not count.
+/// Returns the identical list requests that were sent more than once, without probes for the key and the clock.
 pub fn repeats(log: &[LogEntry]) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let calls = log.iter().filter(|entry| entry.path != Stream::Surveys.path());
     calls.map(|entry| format!("{} {:?}", entry.path, entry.query)).filter(|call| !seen.insert(call.clone())).collect()
 }
 
-/// All tables agree row by row, apart from the names of runs and scans and the moments at which they looked.
+/// Asserts that all tables are equal row by row, except run ids, scan ids and times of scans.
 pub fn assert_same(calm: &Place, stormy: &Place, what: &str) {
     for ((name, expected), (_, found)) in calm.warehouses().iter().zip(stormy.warehouses()) {
         for table in all_contracts().keys().filter(|table| !ABOUT_RUNS.contains(&table.as_str())) {
@@ -139,8 +139,8 @@ pub fn assert_same(calm: &Place, stormy: &Place, what: &str) {
     assert!(answers > Some(100), "{what}: {answers:?} rows prove nothing");
 }
 
-/// The rows of a table as texts, each with how often it is there.
-/// Of moments that the load decides only whether they are set is kept.
+/// Returns the rows of a table as texts, each with its count. Of times that the load sets, only whether they are set is
+/// compared.
 fn content(tables: &Tables, table: &str) -> BTreeMap<String, usize> {
     let contract = &all_contracts()[table];
     let mut rows = BTreeMap::new();
@@ -157,14 +157,14 @@ fn content(tables: &Tables, table: &str) -> BTreeMap<String, usize> {
     rows
 }
 
-/// Nothing is left under way, and the ledgers of both warehouses name the same scans, each once.
+/// Asserts that no scan is unfinished, and that the ledgers of both warehouses have the same scans, each once.
 pub fn assert_settled(place: &Place) {
     assert_settled_but(place, 0);
 }
 
-/// The same, where so many scans may be in one ledger alone: the kill came between the commits of two warehouses and
-/// what knew of the scan was lost, so its window was scanned anew. The warehouse that had it found the rows there; so
-/// what each inserted differs scan by scan, and not in all.
+/// Allows `alone_max` scans in only one ledger: the kill came between the commits of two warehouses, and the record of
+/// the scan was lost, so the window was scanned again. The warehouse with the first scan then had no rows to insert.
+/// The rows inserted differ per scan, but their sums are equal.
 pub fn assert_settled_but(place: &Place, alone_max: usize) {
     let state = State::open_read_only(&place.state()).unwrap().unwrap();
     assert_eq!(state.unfinished_scans().unwrap(), []);
@@ -189,9 +189,9 @@ pub fn assert_settled_but(place: &Place, alone_max: usize) {
     }
 }
 
-/// What a warehouse's ledger says.
+/// The content of a warehouse's ledger.
 struct Ledger {
-    /// Rows read, inserted and updated, scan by scan.
+    /// Rows read, inserted and updated, by scan.
     scans: BTreeMap<Cell, Vec<Cell>>,
     /// Rows inserted and updated by all scans.
     changed: Vec<Vec<Cell>>,

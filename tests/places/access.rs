@@ -1,4 +1,4 @@
-//! Permissions of new files: private, unless somebody set another mode.
+//! Permissions of new files: private, unless the user has set another mode.
 
 use std::{
     fs,
@@ -23,7 +23,7 @@ fn place(service: &Service) -> Place {
     Place::new(service).with_config(&format!("{ALL_FLAGS}[warehouse]\npublish = \"analytics.duckdb\"\n"))
 }
 
-/// The command under the umask that hides nothing.
+/// Runs the command with an umask that removes no permission.
 fn in_the_open(place: &Place, arguments: &[&str]) -> Done {
     let command = place.command(arguments);
     let mut open = Command::new("sh");
@@ -54,7 +54,7 @@ fn p9_new_files_are_private_under_any_umask() {
     for folder in ["state", "parquet", "parquet/responses", "archive", "archive/under-way"] {
         assert_eq!(mode(&place.path(folder)) & 0o077, 0, "{folder}");
     }
-    // What is no personal data follows the umask.
+    // Files without personal data follow the umask.
     in_the_open(&place, &["report", "--out", "report.html"]).expect(0);
     assert_eq!(mode(&place.path("report.html")), 0o666);
 }

@@ -1,4 +1,5 @@
-//! The program finds its library beside it, in any folder; and the configuration of the Debian package works.
+//! The program finds its library in its own folder, wherever that is, and the configuration of the Debian package
+//! works.
 
 use std::{
     fs,
@@ -9,7 +10,7 @@ use std::{
 
 use crate::harness::{Done, KEY, KEY_VARIABLE, Place, Service, small};
 
-/// Where the system would load the library of a program from; `None` if it needs none.
+/// Returns the path from which the system would load the library of a program; `None` if it needs none.
 fn library_of(program: &Path) -> Option<PathBuf> {
     let told = Command::new("ldd").arg(program).env_remove("LD_LIBRARY_PATH").output().unwrap();
     let text = String::from_utf8(told.stdout).unwrap();
@@ -24,7 +25,7 @@ fn the_program_finds_the_library_beside_it() {
     let built = Path::new(env!("CARGO_BIN_EXE_studysync"));
     let Some(linked) = library_of(built) else { return println!("SKIPPED: DuckDB is compiled in") };
     for (program, library) in [("studysync", "libduckdb.so"), ("bin/studysync", "lib/studysync/libduckdb.so")] {
-        // Beside what was built: links need the same file system.
+        // The folder is next to the build output, because hard links need the same file system.
         let place = tempfile::tempdir_in(built.parent().unwrap()).unwrap();
         let [program, library] = [program, library].map(|name| place.path().join(name));
         for (from, to) in [(built, &program), (&linked, &library)] {
@@ -60,7 +61,7 @@ fn p9_the_debian_config_works_with_the_timer_alone() {
     let service = Service::start(small(60, 3));
     let place = Place::new(&service);
     let Some(config) = debian_config(&place, &service.base_url()) else { return };
-    // As the package's postinst makes the folders, with the group of the readers.
+    // The package's postinst makes the folders like this, with the group of the readers.
     const READERS: u32 = 65_533;
     let warehouse = place.path("data/warehouse");
     for folder in ["etc", "data/warehouse"] {

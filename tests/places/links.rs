@@ -23,7 +23,7 @@ fn erase(place: &Place, arguments: &[&str]) -> Done {
     place.run(&[&["erase", "--user-id", ZOE, "--yes", "--json"], arguments].concat())
 }
 
-/// Moves something to the folder `disk` and leaves a link.
+/// Moves a path to the folder `disk` and leaves a link.
 fn to_disk(place: &Place, name: &str) {
     let target = place.path("disk").join(name.replace('/', "-"));
     fs::create_dir_all(place.path("disk")).unwrap();
@@ -42,7 +42,7 @@ fn p9_erase_follows_links_and_cleans_their_targets() {
     let service = service();
     let place = Place::new(&service).with_config(&format!("{ALL_FLAGS}[warehouse]\npublish = \"{COPY}\"\n"));
     place.run(&["backfill", "--from", &days_ago(14)]).expect(0);
-    // A page, a month of the archive, a table, one partition: any of them may be on another disk.
+    // A page, a month of the archive, a table and one partition are on another disk.
     let month = fs::read_dir(place.path("archive/responses")).unwrap().next().unwrap().unwrap().file_name();
     let partition = place.files("parquet/response_choices").pop().unwrap();
     let partition = partition.strip_prefix(place.root()).unwrap().to_string_lossy().into_owned();

@@ -1,5 +1,4 @@
-//! Where files are, who owns them and who may read them: links, devices, modes, owners,
-//! and errors about unreadable files.
+//! File locations, owners and permissions: links, devices, modes, and errors about unreadable files.
 
 mod access;
 mod installed;
@@ -10,7 +9,7 @@ mod refusals;
 
 use std::{os::unix::fs::MetadataExt, path::Path};
 
-/// The rights of a file or folder.
+/// Returns the permission bits of a file or folder.
 fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap_or_else(|error| panic!("{}: {error}", path.display())).mode() & 0o777
 }

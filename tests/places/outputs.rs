@@ -36,7 +36,7 @@ fn out_writes_to_devices_pipes_and_descriptors() {
     for stdout in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
         assert_eq!(done(query(&place, stdout)).expect(0).stdout, rows, "{stdout}");
     }
-    // Devices of the tests' own: a fault must not cost the machine one that root can replace.
+    // The test makes its own devices: a fault of the program, run as root, could replace those of the machine.
     for (name, number, code) in [("null", "3", 0), ("full", "7", 1)] {
         let made = Command::new("mknod").arg(place.path(name)).args(["c", "1", number]).output().unwrap();
         if !made.status.success() || fs::File::options().write(true).open(place.path(name)).is_err() {
@@ -54,7 +54,7 @@ fn out_writes_to_devices_pipes_and_descriptors() {
     fs::File::open(&pipe).unwrap().read_to_string(&mut read).unwrap();
     Done::from(writer.wait_with_output().unwrap()).expect(0);
     assert!(read == rows && fs::metadata(&pipe).unwrap().file_type().is_fifo(), "{read}");
-    // Redirected to the end of a file: what is there stays.
+    // The output is redirected to the end of a file: the existing content stays.
     let log = place.path("log");
     fs::write(&log, "before\n").unwrap();
     let mut appended = query(&place, "/dev/stdout");

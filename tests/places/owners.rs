@@ -6,7 +6,7 @@ use studysync_sandbox::ChangeRequest;
 
 use crate::harness::{Done, Place, Service, days_ago, small};
 
-/// A command of the configuration of this name.
+/// Runs a command with the configuration of this name.
 fn run(place: &Place, service: &Service, name: &str, arguments: &[&str]) -> Done {
     let mut command = place.bare(arguments);
     command.args(["--base-url", &service.base_url(), "--state", &format!("state/{name}.sqlite")]);
@@ -41,20 +41,20 @@ fn p10_the_folder_of_another_owner_is_refused_untouched() {
     let backfill = ["backfill", "--from", &days_ago(6), "--archive", "pages"];
     run(&place, &eu, "eu", &[&backfill[..], &["--max-requests", "9"]].concat()).expect(6);
     let pages = place.files("pages");
-    // Of another service, and of the same one with another state file.
+    // A configuration for another service, and one for the same service with another state file.
     for (service, name) in [(&us, "us"), (&eu, "other")] {
         for arguments in [&backfill[..], &["sync", "--archive", "pages"]] {
             let refused = run(&place, service, name, arguments).expect(2);
             assert!(refused.stderr.contains("pages") && refused.stderr.contains("--archive"), "{}", refused.stderr);
         }
     }
-    // The mark is gone: the pages themselves say whose they are.
+    // Without the owner file, the pages themselves identify their owner.
     fs::remove_file(place.path("pages/owner.json")).unwrap();
     run(&place, &us, "us", &backfill).expect(2);
     let without_mark: Vec<PathBuf> = pages.iter().filter(|path| !path.ends_with("owner.json")).cloned().collect();
     assert_eq!(place.files("pages"), without_mark);
     run(&place, &eu, "eu", &backfill).expect(0);
-    // A state file of the same name, begun for another service.
+    // A state file of the same name that belongs to another service.
     fs::remove_file(place.path("state/eu.sqlite")).unwrap();
     run(&place, &us, "eu", &["sync", "--archive", "pages", "--duckdb", "new.duckdb"]).expect(2);
 }

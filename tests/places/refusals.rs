@@ -1,4 +1,4 @@
-//! Errors about files that are unreadable, missing or locked: each cause has its own words.
+//! Errors about files that are unreadable, missing or locked: each cause has its own message.
 
 use std::{
     fs,
@@ -18,8 +18,8 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// The program, with the library beside it, within a place that every user can enter:
-/// it may have been built where others cannot go.
+/// Returns a copy of the program, with its library, in a place that every user can enter. The build folder may be
+/// closed to other users.
 fn reachable_program(place: &Place) -> PathBuf {
     let built = Path::new(env!("CARGO_BIN_EXE_studysync"));
     for name in ["studysync", "libduckdb.so"] {
@@ -31,7 +31,7 @@ fn reachable_program(place: &Place) -> PathBuf {
     place.path("studysync")
 }
 
-/// The command as a user without rights.
+/// Runs the command as a user without privileges.
 fn as_another(place: &Place, arguments: &[&str]) -> Done {
     let of_place = place.command(arguments);
     let mut command = std::process::Command::new(reachable_program(place));
@@ -74,7 +74,7 @@ fn an_unreadable_file_is_not_reported_as_missing() {
     let service = Service::start(small(60, 3));
     let place = filled(&service);
     let status = as_another(&place, &["status"]);
-    // The state's folder is closed to others.
+    // Other users cannot enter the folder of the state file.
     assert_says(
         &status.expect(1),
         &["checkpoints.sqlite", "Permission denied", "let this user enter", "chown -R"],
@@ -87,7 +87,7 @@ fn an_unreadable_file_is_not_reported_as_missing() {
     let place = place.without_duckdb().with_parquet();
     let query = as_another(&place, &["query", "FROM responses"]).expect(1);
     assert_says(&query, &["parquet", "let this user enter"], &["writable"]);
-    // One partition of many: the engine would leave it out and say nothing.
+    // One unreadable partition of many: the engine would silently leave it out.
     for (path, mode) in [("parquet", 0o755), ("parquet/responses", 0o755)] {
         set_mode(&place.path(path), mode);
     }
@@ -119,14 +119,14 @@ fn a_run_after_one_as_root_is_told_to_chown() {
     }
     let service = Service::start(small(60, 3));
     let place = filled(&service).without_parquet();
-    // State and warehouse are readable, and belong to root.
+    // The state file and the warehouse are readable, and belong to root.
     set_mode(&place.path("state"), 0o755);
     set_mode(&place.state(), 0o644);
     set_mode(&place.path("warehouse.duckdb"), 0o644);
     for arguments in [&["sync"][..], &["replay"]] {
         assert_says(&as_another(&place, arguments).expect(1), &["cannot be written", "chown -R"], &[]);
     }
-    // The user gets the state back; the archive and the warehouse stay with root.
+    // The state file belongs to the user again; the archive and the warehouse belong to root.
     for path in [place.path("state")].into_iter().chain(place.files("state")) {
         chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
     }
@@ -149,7 +149,7 @@ fn a_missing_file_is_reported_as_missing() {
     assert_says(&done, &["it is not a file"], &[]);
 }
 
-/// The command where the system refuses every lock on a whole file; `None` where nobody can make it do so.
+/// Runs the command while the system refuses every lock on a whole file; `None` if that cannot be arranged.
 fn without_locks(place: &Place, arguments: &[&str]) -> Option<Done> {
     let strace = |command: &std::process::Command| {
         let mut traced = std::process::Command::new("strace");
@@ -173,7 +173,7 @@ fn an_unsupported_lock_is_not_reported_as_held() {
         &["another process", "writable"],
     );
     place.run(&["sync"]).expect(0);
-    // Who only reads needs no lock.
+    // Commands that only read need no lock.
     without_locks(&place, &["status"]).unwrap().expect(0);
     without_locks(&place, &["query", "FROM responses"]).unwrap().expect(0);
 }

@@ -1,5 +1,6 @@
-//! What one answer means, by `schemas/` and the service's table of response shapes: the columns `answer_*`,
-//! `is_skipped`, and the rows of its parts. Written apart from `src/flatten`, so that the two cannot share a mistake.
+//! Interprets one answer by `schemas/` and the service's table of response shapes: the columns `answer_*`,
+//! `is_skipped`, and the rows of its parts. It shares no code with `src/flatten`, so that the two cannot share a
+//! mistake.
 
 use super::{
     json::{integer, items, label, member, members, number, text, timestamp_us},
@@ -74,12 +75,12 @@ fn is_nothing(raw: &str) -> bool {
         || members(raw).is_some_and(|members| members.is_empty())
 }
 
-/// A text's value, or a number as sent.
+/// The value of a JSON string, or a number as sent.
 fn scalar(raw: &str) -> Cell {
     text(raw).or_else(|| number(raw).map(|_| raw.to_owned()))
 }
 
-/// A label and an index stand in one row only where there are as many of both.
+/// A label and an index are in one row only if there are as many labels as indexes.
 fn choices(labels: Vec<Cell>, indexes: &[i64]) -> Vec<(&'static str, Row)> {
     let are_paired = labels.len() == indexes.len();
     (0..labels.len().max(indexes.len()))
@@ -94,7 +95,7 @@ fn choices(labels: Vec<Cell>, indexes: &[i64]) -> Vec<(&'static str, Row)> {
         .collect()
 }
 
-/// One option's text, a JSON list inside a string, or a list.
+/// A multiple-select answer: one option's text, a JSON list inside a string, or a list.
 fn multiple_select(answer: &mut Answer, raw: &str, indexes: &[i64]) {
     let given = if raw.starts_with('[') { Some(raw.to_owned()) } else { scalar(raw) };
     answer.text = given.clone();
@@ -127,7 +128,7 @@ fn matrix_cell(name: &str, at: usize, value: &str) -> Row {
     ])
 }
 
-/// 4 of `4 - Agree`; nothing of `4.5`.
+/// Returns 4 for `4 - Agree` and `None` for `4.5`.
 fn leading_integer(label: &str) -> Option<i64> {
     let label = label.trim_start();
     let end =

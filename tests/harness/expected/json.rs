@@ -1,4 +1,4 @@
-//! Exact reading of JSON for the expected rows: raw texts are kept, names may repeat, lone surrogates are legal.
+//! An exact JSON reader for the expected rows: it keeps raw texts, repeated names and lone surrogates.
 
 use std::fmt;
 
@@ -30,23 +30,23 @@ impl<'de> Deserialize<'de> for Members {
     }
 }
 
-/// The members of an object in their order, values as raw text; `None` for anything else.
+/// Returns the members of an object in order, with values as raw text; `None` for any other type.
 pub fn members(raw: &str) -> Option<Vec<(String, String)>> {
     raw.starts_with('{').then(|| serde_json::from_str::<Members>(raw).ok()).flatten().map(|members| members.0)
 }
 
-/// The last member of that name, as raw text.
+/// Returns the last member with this name, as raw text.
 pub fn member(raw: &str, name: &str) -> Option<String> {
     members(raw)?.into_iter().rev().find(|(known, _)| known == name).map(|(_, value)| value)
 }
 
-/// The items of a list as raw text; `None` for anything else.
+/// Returns the items of a list as raw text; `None` for any other type.
 pub fn items(raw: &str) -> Option<Vec<String>> {
     let items: Vec<Box<RawValue>> = raw.starts_with('[').then(|| serde_json::from_str(raw).ok()).flatten()?;
     Some(items.into_iter().map(|item| item.get().to_owned()).collect())
 }
 
-/// A string's value, a lone surrogate as U+FFFD; `None` for anything else.
+/// Returns the value of a string, with U+FFFD for a lone surrogate; `None` for any other type.
 pub fn text(raw: &str) -> Option<String> {
     if !raw.starts_with('"') {
         return None;
@@ -87,23 +87,23 @@ fn without_lone_surrogates(raw: &str) -> String {
     clean
 }
 
-/// A number that is an integer of 64 bits.
+/// Returns a number as a 64-bit integer.
 pub fn integer(raw: &str) -> Option<i64> {
     raw.parse().ok()
 }
 
-/// A number as the nearest finite double.
+/// Returns a number as the nearest finite double.
 pub fn number(raw: &str) -> Option<f64> {
     let is_number = raw.starts_with(|first: char| first == '-' || first.is_ascii_digit());
     is_number.then(|| raw.parse::<f64>().ok()).flatten().filter(|number| number.is_finite())
 }
 
-/// A moment in epoch microseconds.
+/// Returns a time in epoch microseconds.
 pub fn timestamp_us(raw: &str) -> Option<i64> {
     chrono::DateTime::parse_from_rfc3339(&text(raw)?).ok().map(|moment| moment.timestamp_micros())
 }
 
-/// An option's or a cell's wording: a text's value, nothing for null, the exact JSON of any other shape.
+/// Returns the label of an option or cell: the value of a string, nothing for null, the exact JSON of any other type.
 pub fn label(raw: &str) -> Option<String> {
     match raw {
         "null" => None,

@@ -1,7 +1,7 @@
-//! The rows that a warehouse must hold, computed straight from the records that the service says it holds.
+//! The rows that a warehouse must contain, computed directly from the service's records.
 //!
-//! Columns that the contracts in `schemas/` take from the wire are filled by the contract's own path; the derived ones
-//! by `answers` and the code below. Nothing of `src/` is called.
+//! Columns that come from the wire are filled by the path in the contracts of `schemas/`. Derived columns are computed
+//! by `answers` and the code below. Nothing here calls `src/`.
 
 mod answers;
 mod json;
@@ -14,9 +14,9 @@ use studysync_sandbox::ListName;
 use super::{Cell, Contract, Row, Service, contract, key_text};
 use json::{integer, items, label, members, number, text, timestamp_us};
 
-/// The tables that rows of the service land in, base tables first.
+/// The tables with the service's records, base tables first.
 pub const BASES: [&str; 4] = ["responses", "visitor_snapshots", "themes", "surveys"];
-/// The children of each base table.
+/// The child tables of each base table.
 pub const CHILDREN: [(&str, &[&str]); 4] = [
     (
         "responses",
@@ -42,29 +42,30 @@ pub struct Entity {
     pub has_vanished: bool,
 }
 
-/// Everything that a warehouse must hold: by base table and key. Records with equal keys stand side by side.
+/// All rows that a warehouse must contain: by base table and key. Records with equal keys are in one list.
 #[derive(Clone, Debug, Default)]
 pub struct Expected {
     pub bases: BTreeMap<&'static str, BTreeMap<String, Vec<Entity>>>,
 }
 
-/// Which of the service's records a warehouse is to hold.
+/// Selects the service's records that a warehouse is to contain.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
-    /// Records created from here on are too young to be read.
+    /// Records created from this time on are too young to be scanned.
     pub until_ms: i64,
-    /// Whether the optional parts of responses were asked for, deleted ones included.
+    /// Whether the optional parts of responses were requested, deleted responses included.
     pub with_flags: bool,
 }
 
-/// The end of what a run reads when the service's clock shows `now_ms`: ten minutes before, on a grid of five.
+/// The end of the range that a run scans when the service's clock shows `now_ms`: ten minutes earlier, rounded down to
+/// a multiple of five minutes.
 pub fn settled_ms(now_ms: i64) -> i64 {
     const MINUTE_MS: i64 = 60_000;
     (now_ms - 10 * MINUTE_MS).div_euclid(5 * MINUTE_MS) * 5 * MINUTE_MS
 }
 
 impl Expected {
-    /// What the service holds now, with every optional part.
+    /// The rows for the service's present records, with every optional part.
     pub fn now(service: &Service) -> Expected {
         let until_ms = settled_ms(service.control().now_ms());
         Expected::of(service, Seen { until_ms, with_flags: true })
@@ -76,7 +77,7 @@ impl Expected {
         Expected::of_records(responses, themes, surveys, seen)
     }
 
-    /// The same for these records, each its exact text.
+    /// The rows for these records, each given as its exact text.
     pub fn of_records(
         responses: impl IntoIterator<Item = String>,
         themes: impl IntoIterator<Item = String>,
@@ -113,7 +114,7 @@ impl Expected {
         self.bases[base].get(key).and_then(|entities| entities.first())
     }
 
-    /// Keys that several records share, which the warehouse can hold but one of.
+    /// The keys that several records share. The warehouse can store only one of them.
     pub fn collisions(&self, base: &str) -> Vec<&String> {
         self.bases[base].iter().filter(|(_, entities)| entities.len() > 1).map(|(key, _)| key).collect()
     }
@@ -162,7 +163,7 @@ impl Expected {
         self.add("responses", entity);
     }
 
-    /// A session has one snapshot: that of its earliest answer.
+    /// A session has one snapshot, from its earliest answer.
     fn add_snapshot(&mut self, response: &Row, raw: &str) {
         let entity = snapshot(response, raw);
         let key = key_text(contract("visitor_snapshots"), &entity.row);
@@ -173,8 +174,8 @@ impl Expected {
         }
     }
 
-    /// The next morning: `self` is what the warehouse held, `today` what the service holds. What is gone has vanished,
-    /// with its last content; snapshots never vanish, and the earliest stays.
+    /// The rows after the next night: `self` is the content of the warehouse, `today` that of the service. A missing
+    /// row has vanished and keeps its last content. Snapshots never vanish, and the earliest one stays.
     pub fn next_morning(mut self, today: Expected) -> Expected {
         for (base, mut entities) in today.bases {
             let held = self.bases.get_mut(base).unwrap();
@@ -212,7 +213,7 @@ pub fn row<const N: usize>(columns: [(&str, Cell); N]) -> Row {
     columns.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// The columns that a contract takes from the wire by a path of one name, and `extra` with what fits no column.
+/// The columns that the contract maps to a path of one name, and `extra` with the members that fit no column.
 fn wire_row(contract: &Contract, record: &[(String, String)]) -> Row {
     let mut row = Row::new();
     let mut extra: Vec<(String, String)> = Vec::new();
@@ -231,10 +232,10 @@ fn wire_row(contract: &Contract, record: &[(String, String)]) -> Row {
     }
     for column in contract.columns.iter().filter(|column| !column.json.is_empty() && !column.json.contains('.')) {
         let raw = record.iter().rev().find(|(name, _)| *name == column.json).map(|(_, value)| value.as_str());
-        // Only `response` tells null from missing.
+        // Only `response` distinguishes null from missing.
         let sent = raw.filter(|raw| *raw != "null" || column.json == "response" && contract.name == "responses");
         let cell = sent.and_then(|raw| typed(&column.column_type, raw));
-        // A lone surrogate has no place in a text: the column shows U+FFFD, and the exact value is kept.
+        // A text column cannot store a lone surrogate: it has U+FFFD, and `extra` has the exact value.
         let is_lossy = |raw| column.column_type == "text" && serde_json::from_str::<String>(raw).is_err();
         if let Some(raw) = sent
             && (cell.is_none() || is_lossy(raw))
@@ -247,7 +248,7 @@ fn wire_row(contract: &Contract, record: &[(String, String)]) -> Row {
     row
 }
 
-/// One level further down: the columns below `prefix`, without a look at what else is there.
+/// Fills the columns whose path begins with `prefix`, and ignores all other members.
 fn fill_below(row: &mut Row, contract: &Contract, prefix: &str, raw: Option<&str>) {
     for column in contract.columns.iter().filter(|column| column.json.starts_with(prefix)) {
         let mut value = raw.map(str::to_owned);
@@ -274,7 +275,7 @@ fn typed(column_type: &str, raw: &str) -> Cell {
     }
 }
 
-/// `selectedIndexes`: an integer or a list of integers, the list perhaps inside a string.
+/// Reads `selectedIndexes`: an integer or a list of integers, and the list may be inside a string.
 fn indexes(raw: &str) -> Option<Vec<i64>> {
     match integer(raw) {
         Some(index) => Some(vec![index]),
@@ -282,7 +283,7 @@ fn indexes(raw: &str) -> Option<Vec<i64>> {
     }
 }
 
-/// A JSON object with sorted names and exact values; NULL without members.
+/// A JSON object with sorted names and exact values; NULL if it has no members.
 fn object(mut members: Vec<(String, String)>) -> Cell {
     members.sort();
     let members: Vec<String> =
@@ -313,7 +314,7 @@ fn with_answer(mut row: Row, record: &[(String, String)]) -> Entity {
     entity
 }
 
-/// A part of an answer with the columns that it shares with it.
+/// Adds to a part of an answer the columns that it shares with the answer.
 fn of_answer(mut part: Row, answer: &Row) -> Row {
     for name in ["response_group_uid", "question_id", "survey_id", "created_at"] {
         part.insert(name.to_owned(), answer[name].clone());
@@ -322,8 +323,8 @@ fn of_answer(mut part: Row, answer: &Row) -> Row {
 }
 
 impl Entity {
-    /// Makes the rows of custom metadata from the column of the answer:
-    /// both come with a flag, and without it both stay.
+    /// Derives the rows of custom metadata from the column of the answer. Both are requested by the same flag, and a
+    /// scan without it changes neither.
     pub fn read_custom_metadata(&mut self) {
         self.children.retain(|(table, _)| *table != "response_custom_metadata");
         let metadata = self.row["custom_metadata"].as_deref().map(named_values).unwrap_or_default();
@@ -341,7 +342,7 @@ fn snapshot(response: &Row, raw: &str) -> Entity {
     let visitor = find("visitorId").filter(|raw| raw != "null");
     let attributes = find("attributes").or_else(|| find("attribtues")).filter(|raw| raw != "null");
     let text_of = |name: &str| find(name).filter(|raw| raw != "null").and_then(|raw| text(&raw));
-    // A text by the contract; a number stands for its digits.
+    // The contract says string; a number becomes its digits.
     row.insert(
         "visitor_id".to_owned(),
         visitor.as_deref().and_then(|raw| text(raw).or_else(|| integer(raw).map(|number| number.to_string()))),
@@ -360,7 +361,7 @@ fn snapshot(response: &Row, raw: &str) -> Entity {
     Entity { row, children, has_vanished: false }
 }
 
-/// The columns of a row for each member of an object.
+/// Returns one row per member of an object.
 fn named_values(raw: &str) -> Vec<Row> {
     let members = members(raw).unwrap_or_default().into_iter();
     let value = |(name, raw): (String, String)| {

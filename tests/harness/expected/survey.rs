@@ -1,4 +1,4 @@
-//! A survey with its questions, options and constraints.
+//! The expected rows of a survey with its questions, options and constraints.
 
 use super::{Entity, fill_below, json, object, row, typed, wire_row};
 use crate::harness::{Cell, Row, contract};
@@ -36,7 +36,7 @@ pub fn read(record: &[(String, String)]) -> Entity {
     Entity { row: survey, children, has_vanished: false }
 }
 
-/// The columns below a path of the survey, and `extra` with what has none.
+/// The columns below a path of the survey, and `extra` with the members that have no column.
 fn below(table: &str, prefix: &str, mut own: Row, record: &[(String, String)]) -> Row {
     let contract = contract(table);
     let whole: Vec<String> =
@@ -55,7 +55,7 @@ fn below(table: &str, prefix: &str, mut own: Row, record: &[(String, String)]) -
     own
 }
 
-/// A text or a number as it is; of an object the first member that looks like a wording.
+/// The label of an option: a string or a number as it is; for an object, the first member that is a label.
 fn option_label(raw: &str) -> Cell {
     match json::members(raw) {
         Some(_) => ["label", "text", "option", "value"].iter().find_map(|name| json::text(&json::member(raw, name)?)),
