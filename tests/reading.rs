@@ -15,7 +15,7 @@ use crate::harness::{
     expected::Expected, small,
 };
 
-/// Tables about the runs themselves: written once more at the very end of a run.
+/// Tables about the runs. They are written once more at the very end of a run.
 const ABOUT_RUNS: [&str; 2] = ["sync_runs", "sync_windows"];
 const COPY: &str = "analytics.duckdb";
 
@@ -41,8 +41,8 @@ fn night_of_changes(service: &Service) {
     assert!(changed.edits_bumped.len() + changed.edits_silent.len() > 40, "next to nothing changed: {changed:?}");
 }
 
-/// DuckDB opens a file once for its footer and again for its rows. A file that is replaced in between is no Parquet to
-/// it, and it says so; whoever asks again sees the new one. It never takes the one for the other.
+/// DuckDB opens a file once for its footer and again for its rows. If the file is replaced in between, DuckDB reports
+/// an invalid Parquet file, and a retry reads the new file. It never mixes the two files.
 fn digest_of_files(connection: &duckdb::Connection, from: &str, refusals: &mut u64) -> String {
     const TRIES: u32 = 3;
     for _ in 1..TRIES {
@@ -55,13 +55,13 @@ fn digest_of_files(connection: &duckdb::Connection, from: &str, refusals: &mut u
     digest(connection, from).unwrap_or_else(|error| panic!("{from}: {error}"))
 }
 
-/// Count and content of some rows as one text.
+/// Returns count and content of some rows as one text.
 fn digest(connection: &duckdb::Connection, from: &str) -> Result<String, duckdb::Error> {
     let sql = format!("SELECT concat(count(*), ':', coalesce(bit_xor(hash(t)), 0)) FROM {from} t");
     connection.query_row(&sql, [], |row| row.get(0))
 }
 
-/// What is in each file of the data set, read one by one.
+/// Returns the files of the data set, which are read one by one.
 fn files_of(place: &Place) -> Vec<PathBuf> {
     let is_data = |path: &PathBuf| {
         let is_about_runs = || ABOUT_RUNS.iter().any(|table| path.starts_with(place.parquet().join(table)));
@@ -72,7 +72,7 @@ fn files_of(place: &Place) -> Vec<PathBuf> {
     files
 }
 
-/// The number of rows and their content in a file, and in a table with all of its files.
+/// Returns the number of rows and their content, for each file and for each table with all of its files.
 fn read_files(connection: &duckdb::Connection, place: &Place, refusals: &mut u64) -> BTreeMap<String, String> {
     let quoted = |path: &Path| format!("read_parquet('{}')", path.display());
     let each = files_of(place).into_iter().map(|path| quoted(&path));
@@ -86,7 +86,7 @@ fn read_files(connection: &duckdb::Connection, place: &Place, refusals: &mut u64
         .collect()
 }
 
-/// The content of every table of a DuckDB file.
+/// Returns the content of every table of a DuckDB file.
 fn read_database(connection: &duckdb::Connection, path: &Path) -> Result<Vec<String>, duckdb::Error> {
     connection.execute_batch(&format!("ATTACH '{}' AS w (READ_ONLY)", path.display()))?;
     let read = all_contracts().keys().map(|table| digest(connection, &format!("w.main.\"{table}\""))).collect();
@@ -132,7 +132,7 @@ fn p2_constant_readers_see_complete_partitions_and_copies() {
         let files = scope.spawn(|| seen_of_files(&mut file_rounds, &mut night_refusals));
         let copies = scope.spawn(|| seen_of_copy(&mut copy_rounds));
         let night = place.run(&["sync"]);
-        // Also for what is found when the run has ended.
+        // Continue to read after the end of the run.
         std::thread::sleep(Duration::from_millis(500));
         is_over.store(true, Ordering::Relaxed);
         let seen = (files.join().unwrap(), copies.join().unwrap());
@@ -148,7 +148,7 @@ fn p2_constant_readers_see_complete_partitions_and_copies() {
     for (file, seen) in files_seen {
         let (before, after) = (files_before.get(&file), files_after.get(&file));
         replaced += u32::from(before != after);
-        // The glob over a table meets some of its partitions before and some after.
+        // The glob over a table sees some partitions before the change and some after it.
         if !file.contains('*') {
             assert!(seen.iter().all(|seen| Some(seen) == before || Some(seen) == after), "{file}: {seen:?}");
         }
@@ -164,7 +164,7 @@ fn p2_constant_readers_see_complete_partitions_and_copies() {
 fn slow_a_waiting_run_leaves_the_file_open_to_readers() {
     let service = Service::start(small(600, 40));
     let place = Place::new(&service).without_parquet();
-    // Windows arrive one after the other, and seconds apart.
+    // Windows are committed one after the other, seconds apart.
     let place = place.with_config(&format!("{ALL_FLAGS}page_rows = 40\n[throttle]\nin_flight_max = 1\n"));
     service.control().merge_faults(serde_json::json!({"latency": {"ms": 1300}})).unwrap();
     let mut run = place.spawn(&["sync"]);
@@ -191,7 +191,7 @@ fn slow_a_waiting_run_leaves_the_file_open_to_readers() {
     assert!(under_way >= 2, "seen while the run was at work: {seen:?} of {all}");
 }
 
-/// What tells one copy from the next.
+/// Identifies a copy: each new copy has another inode.
 fn inode(path: &Path) -> u64 {
     std::fs::metadata(path).unwrap().ino()
 }
@@ -218,7 +218,7 @@ fn p6_slow_the_copy_is_replaced_only_after_a_change() {
     drop(reader);
     assert!(Tables::duckdb(&copy).count(count) > before);
 
-    // One that is lost comes back although nothing else is to be done, and a replay leaves one.
+    // A run replaces a lost copy even if nothing else is to do. A replay writes a copy too.
     std::fs::remove_file(&copy).unwrap();
     std::fs::write(place.path("analytics.duckdb.wal"), "of a session that wrote to an earlier copy").unwrap();
     std::fs::write(place.path("analytics.duckdb.unfinished"), "of a run that was killed").unwrap();
@@ -248,14 +248,14 @@ fn exit_2_the_copy_never_overwrites_a_foreign_file() {
     std::fs::write(place.path(COPY), "a text").unwrap();
     place.run(&["sync"]).expect(2);
     assert_eq!(std::fs::read(place.path(COPY)).unwrap(), b"a text");
-    // An erasure and a change of the address empty a copy of the warehouse, but no other file.
+    // An erasure and a change of the address empty a file that is a copy of the warehouse, but no other file.
     let erased = place.run(&["erase", "--user-id", "nobody-0", "--local-only", "--yes"]).expect(2);
     place.set_base_url("http://127.0.0.1:9");
     let rebound = place.run(&["rebind", "--from", &service.base_url()]).expect(2);
     place.set_base_url(service.base_url());
     assert!(erased.stderr.contains(COPY) && rebound.stderr.contains(COPY), "{}{}", erased.stderr, rebound.stderr);
     assert_eq!(std::fs::read(place.path(COPY)).unwrap(), b"a text");
-    // What the run itself did stands.
+    // The data of the run itself is committed.
     assert_rows_equal(|table| place.duckdb_tables().rows(table), &Expected::now(&service), "without a copy");
 
     let itself = Place::new(&service).with_config("[warehouse]\npublish = \"warehouse.duckdb\"\n");

@@ -8,7 +8,7 @@ use crate::harness::{
     small,
 };
 
-/// All history is looked at again by each run.
+/// Each run scans all history again.
 const AGAIN_EVERY_RUN: &str = "[streams.responses]\nflags = []\nrescan = [\"all every run\"]\n\
     [streams.themes]\nrescan = [\"all every run\"]\n";
 
@@ -66,7 +66,7 @@ fn p4_a_rescan_restores_lost_rows() {
     drop(service);
 }
 
-/// Makes the file what a version left that knew no such columns: their values are among the fields that have none.
+/// Makes the file look like that of a version without these columns: their values are in `extra`.
 const FEWER_COLUMNS: &str = r#"
     UPDATE responses SET extra = '{"visitorId":' || visitor_id || CASE WHEN extra IS NULL THEN '}' ELSE ',' || extra[2:] END,
         _row_hash = _row_hash + 1 WHERE visitor_id IS NOT NULL;

@@ -1,4 +1,4 @@
-//! Promise P9 for recordings: they are erased with their people.
+//! Promise P9 for recordings: an erasure of a person also erases the person's recordings.
 
 use studysync_sandbox::RowKey;
 
@@ -23,7 +23,7 @@ fn plant(service: &Service, session: &str, question: i64, who: &str) {
     service.control().plant(ListName::Responses, &record.to_string(), None).unwrap();
 }
 
-/// Three recordings in two sittings of one person, beside those of others; and the bytes of the three.
+/// Three recordings in two sessions of one person, next to those of others, and the content of the three.
 fn recorded() -> (Service, Place, Vec<Vec<u8>>) {
     let service = Service::start(settings(Media::default()));
     plant(&service, SESSION, 9101, WHO);
@@ -38,7 +38,7 @@ fn recorded() -> (Service, Place, Vec<Vec<u8>>) {
     (service, place, contents)
 }
 
-/// Files that hold one of the contents.
+/// Counts the files that have one of the contents.
 fn holding(place: &Place, contents: &[Vec<u8>]) -> usize {
     let files = place.files("").into_iter().map(|path| std::fs::read(path).unwrap());
     files.filter(|bytes| contents.iter().any(|content| bytes.windows(64).any(|some| some == &content[..64]))).count()
@@ -48,7 +48,7 @@ fn holding(place: &Place, contents: &[Vec<u8>]) -> usize {
 fn p9_erase_removes_the_recordings_of_the_person_only() {
     let (service, place, contents) = recorded();
     let others = kept(&place).len() - 2;
-    // Two of the three are of one upload, which is a file in each session.
+    // Two of the three are the same upload; each session has its own file.
     assert_eq!(holding(&place, &contents), 3);
     let plan = place.run(&["erase", "--dry-run", "--json", "--user-id", WHO]).expect(0).json();
     assert_eq!(plan["recordings"], 3, "{plan:#}");
@@ -69,7 +69,7 @@ fn p9_erase_removes_the_recordings_of_the_person_only() {
     assert_eq!(kept(&place).len(), others - 1, "those of others stay");
     let needles = [Needle::new(WHO), Needle::new(SESSION)];
     assert_eq!(found(&place, &needles), [""; 0]);
-    // They are kept out, and so are their recordings, as long as the service sends them.
+    // Scans suppress the answers and their recordings as long as the service sends them.
     let asked = requests(&service).len();
     let place = place.with_config(&format!("{ALL_FLAGS}rescan = [\"all every run\"]\n{ON}"));
     place.run(&["sync"]).expect(0);
@@ -80,7 +80,7 @@ fn p9_erase_removes_the_recordings_of_the_person_only() {
 #[test]
 fn p9_erase_finds_recordings_in_an_earlier_folder() {
     let (service, place, contents) = recorded();
-    // Somebody switched them off, and named another folder.
+    // The configuration disabled recordings in between, and names another folder.
     let place = place.with_config(&format!("{ALL_FLAGS}\n[recordings]\npath = \"elsewhere\"\n"));
     place.run(&["erase", "--yes", "--user-id", WHO]).expect(0);
     assert_eq!(holding(&place, &contents), 0);
@@ -112,7 +112,7 @@ fn p9_recordings_of_vanished_answers_are_not_fetched() {
 fn p9_erase_finds_recordings_in_every_folder_used() {
     let service = Service::start(settings(Media::default()));
     plant(&service, SESSION, 9101, WHO);
-    // Another warehouse, or another setting, moves the folder: the same recordings are fetched again.
+    // Another warehouse or another setting moves the folder, and the recordings are downloaded again.
     let place = place(&service, ON).without_parquet();
     backfill(&place);
     let link = links(&service).into_iter().find(|((session, _), _)| session == SESSION).unwrap().1;
@@ -124,7 +124,7 @@ fn p9_erase_finds_recordings_in_every_folder_used() {
     std::fs::remove_file(place.duckdb()).unwrap();
     backfill(&place);
     assert_eq!(holding(&place, &contents), 3);
-    // A disk that is not mounted: nobody is forgotten, and nothing says so.
+    // The disk with the recordings is not mounted: the erasure refuses to start.
     std::fs::rename(place.path("second"), place.path("away")).unwrap();
     let refused = place.run(&["erase", "--yes", "--user-id", WHO]).expect(2);
     assert!(refused.stderr.contains("second, which is not there: mount it"), "{}", refused.stderr);
@@ -140,7 +140,8 @@ fn p9_the_recording_of_a_deleted_answer_is_not_fetched() {
     let service = Service::start(settings(Media::default()));
     let place = place(&service, "");
     backfill(&place);
-    // Older than what a run looks at again, deleted, and its link has aged: the page with the fresh link says so.
+    // The answer is older than the re-scanned range, deleted, and its link has expired. Its page is requested again for
+    // a fresh link.
     service.change(&ChangeRequest { seed: 5, soft_deletes: 400, ..ChangeRequest::default() });
     set(&service, &json!({"media": {"generation": 1}}));
     let place = place.with_config(&format!("{ALL_FLAGS}rescan = []\n{ON}"));

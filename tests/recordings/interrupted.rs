@@ -1,4 +1,4 @@
-//! Downloads that the network or a kill cuts off resume at their last byte.
+//! Downloads that the network or a kill interrupts resume after their last byte.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ fn p2_a_host_that_sends_another_range_sends_the_whole_file() {
         RangeAnswer::Status400,
         RangeAnswer::Status500,
     ];
-    // Most of the time goes into waiting between attempts, so that the cases wait side by side.
+    // The cases mostly wait between attempts, so they run in parallel.
     std::thread::scope(|scope| {
         for answer in answers {
             scope.spawn(move || sends_the_whole_file(answer));
@@ -50,7 +50,7 @@ fn p2_a_host_that_sends_another_range_sends_the_whole_file() {
 fn sends_the_whole_file(answer: RangeAnswer) {
     let service = Service::start(Settings { responses: 400, ..settings(Media::default()) });
     let place = place(&service, ON);
-    // Every download is cut, so that something is there of some.
+    // Every download is interrupted, so that some have partial files.
     set(&service, &json!({"cut_body": {"when": {"every": 1, "path": "/media"}, "sent_share": 0.6}}));
     let report = backfill(&place);
     assert!(report["recordings"]["waiting"].as_u64().unwrap() > 5 && !part_lengths(&place).is_empty(), "{report:#}");
@@ -84,7 +84,7 @@ fn is_hung(entry: &LogEntry) -> bool {
     entry.fault.as_deref() == Some("hung_body")
 }
 
-/// The lengths of downloads under way of which something is there.
+/// Returns the sizes of the partial files of downloads.
 fn part_lengths(place: &Place) -> Vec<u64> {
     let files = place.files("parquet/recordings").into_iter();
     let parts = files.filter(|path| path.extension().is_some_and(|ending| ending == "part"));
@@ -101,7 +101,7 @@ fn p2_a_run_killed_during_downloads_resumes_and_loses_none() {
     for _ in 0..3 {
         let before = requests(&service).len();
         let mut run = place.spawn(&["backfill", "--from", &days_ago(14)]);
-        // Other downloads come whole: only a part that lies still is the one that hangs.
+        // Other downloads complete. Only a partial file that does not grow belongs to the download that hangs.
         let (begun, mut still, mut seen) = (Instant::now(), 0, Vec::new());
         while still < 25 {
             assert!(begun.elapsed() < Duration::from_secs(240), "no download hangs");

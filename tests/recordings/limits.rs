@@ -1,4 +1,5 @@
-//! Recordings that are not fetched: too many, too large, refused, or no recording; and media hosts with rate limits.
+//! Recordings that are not downloaded: too many, too large, refused, or not a recording. And media hosts with rate
+//! limits.
 
 use super::*;
 
@@ -85,7 +86,7 @@ fn p5_the_rate_limit_of_a_media_host_stays_its_own() {
         assert!(counts["fetched"].as_u64().unwrap() >= 3, "{report:#}");
         assert_eq!(counts["fetched"].as_u64().unwrap() + counts["waiting"].as_u64().unwrap(), all);
         assert!(counts["waiting"].as_u64().unwrap() > 0 && report["notes"].to_string().contains("429"), "{report:#}");
-        // Whatever the service itself said, nothing is sent before its time.
+        // No request is sent before the time that the service itself set.
         if is_of_service {
             let early = service.log().iter().filter(|entry| entry.told_us_ago.is_some_and(|ago| ago > 500_000)).count();
             assert_eq!(early, 0);
@@ -119,7 +120,7 @@ fn one_failed_recording_delays_no_other() {
     let newest = links(&service).into_values().next().unwrap();
     let path =
         newest.split_once("/media/").map(|(_, path)| format!("/media/{}", path.split('?').next().unwrap())).unwrap();
-    // Its host answers 429 for this one, and closes the others' way for this run.
+    // The media host refuses this recording with 429. The run then skips the host's other recordings.
     let refuse = json!({"when": {"every": 1, "path": path}, "retry_after": {"form": "absent"}});
     set(&service, &json!({"media": {"host": "localhost"}, "too_many_requests": refuse}));
     let place = place(&service, ON);

@@ -1,8 +1,8 @@
-//! Recordings whose files somebody deleted, and recordings that never fit into the limit of a run.
+//! Recordings whose files were deleted, and recordings that never fit into the limit of a run.
 
 use super::*;
 
-/// Deletes the files of this many recordings, and returns their sessions.
+/// Deletes the files of this many recordings, and returns the keys of their answers.
 fn delete(place: &Place, count: usize) -> Vec<(String, i64)> {
     let (_, tables) = place.warehouses().remove(0);
     let stored = rows(&tables).into_iter().filter(|(_, row)| row["recording_path"].is_some()).take(count);
@@ -20,7 +20,7 @@ fn p1_a_deleted_file_is_fetched_again() {
     let place = place(&service, ON);
     backfill(&place);
     let deleted = delete(&place, 3);
-    // One is cut short.
+    // One file is truncated.
     let cut = kept(&place).pop().unwrap();
     std::fs::write(&cut, b"cut").unwrap();
     service.clear_log();
@@ -33,7 +33,7 @@ fn p1_a_deleted_file_is_fetched_again() {
     let report = place.report(&["sync"], 0);
     assert_eq!((&report["recordings"]["fetched"], requests(&service).len()), (&json!(0), 0));
 
-    // One that cannot be fetched any more is not called stored.
+    // A recording that cannot be downloaded again is not reported as stored.
     let deleted = delete(&place, 2);
     set(&service, &json!({"media": {"lost_percent": 100}}));
     let report = place.report(&["sync"], 0);
@@ -96,7 +96,7 @@ fn p4_a_folder_that_is_not_mounted_is_not_filled_again() {
 #[test]
 fn p8_a_recording_as_large_as_the_limit_does_not_wait_for_ever() {
     let service = Service::start(settings(Media { large_bytes: 990_000, ..Media::default() }));
-    // The oldest recording is nearly as large as the limit, and each night brings newer ones for all of it.
+    // The oldest recording is nearly as large as the limit, and each night newer recordings use all of the limit.
     let records = service.truth(ListName::Responses).into_iter();
     let records = records.map(|record| serde_json::from_str::<Value>(&record).unwrap());
     let linked = records.filter(|record| record["deletedAt"].is_null() && record["questionType"] == "VIDEOVOICE");

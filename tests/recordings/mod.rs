@@ -1,5 +1,5 @@
-//! Recordings: files behind links that expire. The real binary fetches them, names them after their content, and names
-//! them in the rows. The tests ask the service themselves what a recording is.
+//! Recordings: files behind links that expire. The real binary downloads them, names them by their content, and stores
+//! their names in the rows. The tests request the recordings from the service themselves.
 
 mod forgotten;
 mod interrupted;
@@ -36,7 +36,7 @@ fn set(service: &Service, patch: &Value) {
     service.set_faults(service.control().faults().merged(patch.clone()).unwrap());
 }
 
-/// The recordings that the service has, by (session, question): their links, of answers that are not deleted.
+/// Returns the links of the service's recordings by (session, question), for answers that are not deleted.
 fn links(service: &Service) -> BTreeMap<(String, i64), String> {
     let media = service.control().faults().media;
     let host = service.base_url().trim_start_matches("http://").to_owned();
@@ -53,7 +53,7 @@ fn links(service: &Service) -> BTreeMap<(String, i64), String> {
     found.collect()
 }
 
-/// What is behind a link, asked for without this program.
+/// Downloads the content of a link without this program.
 fn content(link: &str) -> Vec<u8> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -67,7 +67,7 @@ fn sha256(bytes: &[u8]) -> String {
     digest(&SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The rows of recordings in a warehouse.
+/// Returns the rows of recordings in a warehouse.
 fn rows(tables: &crate::harness::Tables) -> BTreeMap<(String, i64), Row> {
     let rows = tables.rows("response_media").into_iter();
     rows.map(|row| {
@@ -81,18 +81,18 @@ fn requests(service: &Service) -> Vec<LogEntry> {
     service.log().into_iter().filter(|entry| entry.path.starts_with("/media/")).collect()
 }
 
-/// The files with the content of recordings.
+/// Returns the files with the content of recordings.
 fn kept(place: &Place) -> Vec<PathBuf> {
     let is_content = |path: &PathBuf| path.extension().is_none();
     place.files("parquet/recordings").into_iter().filter(is_content).collect()
 }
 
-/// Every recording of the service is a file of its content, and every warehouse says which.
+/// Asserts that every recording of the service is a file with its content, and that every warehouse names the file.
 fn assert_all_kept(service: &Service, place: &Place) {
     assert_stored(service, place, 20);
 }
 
-/// As [`assert_all_kept`]. The service has more recordings than `more_than`.
+/// As [`assert_all_kept`], and the service has more recordings than `more_than`.
 fn assert_stored(service: &Service, place: &Place, more_than: usize) {
     let links = links(service);
     assert!(links.len() > more_than, "{} recordings", links.len());
@@ -137,10 +137,10 @@ fn p1_each_row_names_the_file_with_its_recording() {
     assert_eq!(tables.count(&format!("{deleted} AND m.recording_status IS NOT NULL")), 0);
     drop(tables);
 
-    // A request each, and none with the key: the host of recordings refuses that.
+    // One request per recording, and none with the key: the media host refuses requests with it.
     assert!(asked.iter().all(|entry| entry.status == 200), "{asked:?}");
     assert_eq!(asked.len(), fetched);
-    // Nothing is asked for twice, and an idle run writes nothing.
+    // No recording is requested twice, and a run without changes writes nothing.
     service.clear_log();
     let before = std::fs::metadata(place.duckdb()).unwrap().modified().unwrap();
     let report = place.report(&["sync"], 0);
@@ -178,7 +178,7 @@ fn an_expired_link_is_requested_again() {
     let asked = requests(&service);
     let refused = asked.iter().filter(|entry| entry.status == 403).count();
     let came = asked.iter().filter(|entry| entry.status == 200).count();
-    // Answers of the last days were read again before, and have fresh links.
+    // The run scanned the answers of the last days again first, so they have fresh links.
     assert!(came == fetched && refused > fetched / 2, "{refused} refused, {came} came of {fetched}");
     assert_all_kept(&service, &place);
 }
@@ -209,7 +209,7 @@ fn a_rewritten_row_keeps_its_recording_without_a_request() {
     let place = place.with_config(&format!("{ALL_FLAGS}rescan = [\"all every run\"]\n{ON}"));
     place.run(&["sync"]).expect(0);
     assert!(edited.edits_bumped.len() > 100);
-    // An edit may be another recording.
+    // An edited answer may have another recording.
     let before: BTreeSet<String> = before.into_values().collect();
     let new: BTreeSet<String> = links(&service).into_values().filter(|link| !before.contains(link)).collect();
     assert_eq!(requests(&service).len() - asked, new.len());
@@ -231,7 +231,7 @@ fn replay_restores_recording_columns_without_a_request() {
     assert!(statuses.is_superset(&BTreeSet::from([Some("refused".into()), Some("stored".into())])), "{statuses:?}");
     service.stop();
     place.run(&["replay"]).expect(0);
-    // In every column: also the run that fetched the recording, and its time.
+    // All columns are equal, also the run that downloaded the recording, and its time.
     for (before, after) in before.iter().zip(told(&place)) {
         assert_eq!(before, &after);
     }

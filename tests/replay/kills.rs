@@ -1,5 +1,5 @@
-//! A replay that is killed, or meets another run: the old or the new warehouse is
-//! there, complete, and the next run works.
+//! A replay that is killed, or meets another run: either the old or the new warehouse is there, complete, and the next
+//! run works.
 
 use std::{
     path::{Path, PathBuf},
@@ -42,7 +42,7 @@ fn is_killed(kills: u32, responses: u64) {
         before.assert_is(&place, &format!("after kill {turn}"));
     }
     assert!(killed >= kills / 2 && had_leftovers > 0, "{killed} kills, {had_leftovers} with leftovers");
-    // A sync begins clean, and pulls what is new and nothing else.
+    // A sync starts without leftovers, and pulls only what is new.
     night(&service, 9);
     service.clear_log();
     let report = place.run(&["sync", "--json"]).json();
@@ -54,7 +54,7 @@ fn is_killed(kills: u32, responses: u64) {
     after.assert_is(&place, "replayed after the kills");
 }
 
-/// Until the new DuckDB file was there and has just left its place; Parquet's turn comes next.
+/// Waits until the new DuckDB file was complete and has been moved to its final path. Parquet is next.
 fn wait_for_the_swap(fresh: &Path, after_ms: u64) {
     let begun = Instant::now();
     let until = |is_there: bool| {

@@ -1,5 +1,5 @@
-//! `replay` restores every table from the archive without a request (P2), and refuses
-//! what it cannot rebuild without a loss.
+//! `replay` restores every table from the archive without a request (P2), and refuses to rebuild what it cannot rebuild
+//! without a loss.
 
 mod kills;
 mod stretch;
@@ -14,7 +14,7 @@ use crate::harness::{
 
 const DAYS: u32 = 40;
 
-/// The warehouses of a place as they were at some moment.
+/// The content of a place's warehouses at one time.
 pub struct Before {
     duckdb: PathBuf,
     parquet: PathBuf,
@@ -38,7 +38,7 @@ impl Before {
         Tables::parquet(&self.parquet)
     }
 
-    /// Both warehouses are equal to what they were, in every table and column.
+    /// Asserts that both warehouses have the same content as before, in every table and column.
     pub fn assert_is(&self, place: &Place, when: &str) {
         assert_equal(&self.duckdb(), &place.duckdb_tables(), &format!("{when}, DuckDB"));
         assert_equal(&self.parquet(), &place.parquet_tables(), &format!("{when}, Parquet"));
@@ -58,7 +58,7 @@ pub fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// What a replay leaves beside the warehouses when it is cut short.
+/// Returns the temporary files that an interrupted replay leaves next to the warehouses.
 pub fn leftovers(place: &Place) -> Vec<PathBuf> {
     let entries =
         [place.root().to_owned(), place.path("state")].into_iter().flat_map(|at| std::fs::read_dir(at).unwrap());
@@ -66,12 +66,12 @@ pub fn leftovers(place: &Place) -> Vec<PathBuf> {
     paths.filter(|path| path.to_string_lossy().contains(".replay")).collect()
 }
 
-/// A service with every question type, and some records that break the contract's habits.
+/// A service with every question type, and some records that break the contract.
 pub fn hostile_service(responses: u64) -> Service {
     Service::start(Settings { hostile_share: 0.05, ..small(responses, DAYS) })
 }
 
-/// A night's changes, of every kind.
+/// Makes a night's changes, of every kind.
 pub fn night(service: &Service, seed: u64) {
     service.advance_days(1);
     service.change(&ChangeRequest {
@@ -90,10 +90,10 @@ pub fn night(service: &Service, seed: u64) {
     });
 }
 
-/// A place after three nights: edits, soft deletes, a vanish that was withheld and then accepted, bad records,
-/// a run that was killed.
+/// A place after three nights: edits, soft deletes, vanished rows that were withheld and then accepted, bad records,
+/// and a run that was killed.
 pub fn place_after_three_nights(service: &Service) -> Place {
-    // Records that fit in no table, one of them in two windows.
+    // Records that fit no table, one of them in two windows.
     for (days, record) in [(10, r#"{"questionId":1}"#), (10, r#"{"n":2}"#), (30, r#"{"n":2}"#)] {
         service.control().plant(ListName::Responses, record, Some(NOW_MS - days * DAY_MS)).unwrap();
     }
@@ -106,7 +106,7 @@ pub fn place_after_three_nights(service: &Service) -> Place {
     let window = (now_ms - 12 * DAY_MS, now_ms - 6 * DAY_MS);
     let gone = service.change(&ChangeRequest { vanish_window_ms: Some(window), ..ChangeRequest::default() });
     assert!(gone.vanished.len() > 30, "{}", gone.vanished.len());
-    // Killed after some requests, wherever that is; then once more to the end.
+    // Kills the run after some requests, and then runs it to its end.
     let mut child = place.spawn(&["sync", "--quiet"]);
     std::thread::sleep(std::time::Duration::from_millis(400));
     let _ = child.kill();
@@ -124,7 +124,7 @@ pub fn place_after_three_nights(service: &Service) -> Place {
     place
 }
 
-/// A replay that has no key and must not ask for anything.
+/// Runs a replay, which gets no key and must send no request.
 pub fn replay(service: &Service, place: &Place, more: &[&str]) -> Done {
     service.clear_log();
     let arguments = [&["replay", "--json"], more].concat();
@@ -154,13 +154,13 @@ fn equals_the_original(responses: u64) {
     assert!(report["scans"].as_u64().unwrap() > 10 && report["records"].as_u64().unwrap() > responses, "{report}");
     assert_eq!(report["warehouses"].as_array().unwrap().len(), 2, "{report}");
     assert_eq!(leftovers(&place), Vec::<PathBuf>::new());
-    // The coverage is what it was, and nothing of it is asked for again.
+    // The coverage is unchanged, and no covered range is requested again.
     let after = place.run(&["status", "--json"]).expect(0).json();
     assert_eq!(after["proofs"], status["proofs"]);
     service.clear_log();
     place.run(&["backfill", "--from", &days_ago(i64::from(DAYS) - 1), "--to", &days_ago(0)]).expect(0);
     assert_eq!(service.log(), [], "what was replayed was pulled again");
-    // The next night is applied to the new warehouses as to the old ones.
+    // The next night changes the new warehouses as it would have changed the old ones.
     night(&service, 4);
     let report = place.run(&["sync", "--json"]).json();
     assert_eq!(notes(&report), [""; 0], "{report}");
@@ -178,8 +178,7 @@ fn p2_slow_replay_restores_lost_warehouses() {
     let before = Before::of(&place, "before");
     std::fs::remove_file(place.duckdb()).unwrap();
     replay(&service, &place, &[]).expect(0);
-    // What a warehouse knew of the runs is then taken from the history of runs,
-    // which also knows those that wrote nothing.
+    // A replay takes the rows about runs from the history of runs, which also has the runs that wrote nothing.
     let runs = "SELECT run_id, command, outcome, exit_code, started_at::VARCHAR FROM sync_runs ORDER BY ALL";
     let (known, found) = (before.duckdb().rows_of(runs), place.duckdb_tables().rows_of(runs));
     assert!(known.iter().all(|run| found.contains(run)), "{known:?}\n{found:?}");
@@ -191,7 +190,7 @@ fn p2_slow_replay_restores_lost_warehouses() {
     assert_eq!(without_runs(&before.duckdb()), without_runs(&place.duckdb_tables()));
     assert_equal(&before.parquet(), &place.parquet_tables(), "Parquet, which was not lost");
 
-    // All is lost but the archive: also the checkpoints are made good from what it proves.
+    // Only the archive is left: the replay also restores the checkpoints that it proves.
     std::fs::remove_file(place.duckdb()).unwrap();
     std::fs::remove_dir_all(place.parquet()).unwrap();
     std::fs::remove_dir_all(place.path("state")).unwrap();
@@ -201,8 +200,7 @@ fn p2_slow_replay_restores_lost_warehouses() {
     assert_eq!(without_runs(&before.parquet()), without_runs(&place.parquet_tables()));
     service.clear_log();
     place.run(&["backfill", "--from", &days_ago(i64::from(DAYS) - 1), "--to", &days_ago(0)]).expect(0);
-    // A doubt that was settled by a look that changed nothing is in no ledger as settled:
-    // it is looked at once more, and no other.
+    // A recheck that changed nothing is in no ledger. The windows that needed it are scanned once more, and no others.
     assert!(service.log().len() <= 4, "what was replayed was pulled again: {:?}", service.log());
 }
 
@@ -212,7 +210,7 @@ fn p1_replay_fills_a_new_column_of_a_contract() {
     let place = Place::new(&service);
     place.run(&["backfill", "--from", &days_ago(20)]).expect(0);
     let before = Before::of(&place, "before");
-    // As if the warehouse had been filled by a version whose contracts did not have these columns.
+    // Simulates a warehouse that was filled by a version without these columns.
     let file = duckdb::Connection::open(place.duckdb()).unwrap();
     file.execute_batch("ALTER TABLE responses DROP COLUMN url; ALTER TABLE sync_windows DROP COLUMN end_style")
         .unwrap();
@@ -248,7 +246,7 @@ fn p1_slow_replay_refuses_to_lose_rows() {
     );
     before.assert_is(&place, "after a refusal");
 
-    // Damaged: one byte of a page.
+    // Damaged: one byte of a page has changed.
     let mut bytes = std::fs::read(&aside).unwrap();
     let at = bytes.len() / 2;
     bytes[at] ^= 1;
@@ -258,7 +256,7 @@ fn p1_slow_replay_refuses_to_lose_rows() {
     before.assert_is(&place, "after a damaged page");
     assert_eq!(leftovers(&place), Vec::<PathBuf>::new());
 
-    // Torn: without its end.
+    // Torn: the end is missing.
     bytes[at] ^= 1;
     std::fs::write(&victim, &bytes[..at]).unwrap();
     replay(&service, &place, &[]).expect(1);
@@ -300,7 +298,7 @@ fn p10_replay_refuses_another_service() {
     let place = Place::new(&service);
     place.run(&["sync"]).expect(0);
     let before = Before::of(&place, "before");
-    // The checkpoints and warehouses are gone; the archive's own header speaks.
+    // The checkpoints and warehouses are gone. The archive's own header names the service.
     let elsewhere = place
         .bare(&["replay", "--base-url", "http://127.0.0.1:9", "--duckdb", "other.duckdb", "--state", "other.sqlite"])
         .arg("--archive")

@@ -1,4 +1,4 @@
-//! `replay` of a time range restores its rows and leaves all others alone.
+//! `replay` of a time range restores its rows and changes no others.
 
 use super::{Before, hostile_service, place_after_three_nights, replay};
 use crate::harness::{DAY_MS, NOW_MS, Place, Service, days_ago, small};
@@ -34,7 +34,7 @@ fn p2_slow_replay_of_a_range_leaves_other_rows_alone() {
     );
     assert!(stretches.iter().all(|one| one["rows"]["duckdb"] == one["rows"]["parquet"]), "{report}");
     before.assert_is(&place, "after the stretch was replayed");
-    // Not everything was rebuilt: damage outside the whole windows of the stretch stays.
+    // Only the range was rebuilt: damage outside of its complete windows stays.
     let file = duckdb::Connection::open(place.duckdb()).unwrap();
     let old = (NOW_MS - 39 * DAY_MS) * 1000;
     file.execute_batch(&format!("UPDATE responses SET answer_text = 'far' WHERE created_at < make_timestamp({old})"))
@@ -56,7 +56,7 @@ fn p2_a_range_without_all_pages_replaces_no_stream() {
     drop(file);
     let tampered = "SELECT count(*) FROM responses WHERE answer_text = 'tampered'";
     let before = place.duckdb_tables().count(tampered);
-    // Responses come first, and the archive has all their pages.
+    // The replay does responses first, and the archive has all their pages.
     for page in place.files("archive/themes") {
         std::fs::remove_file(page).unwrap();
     }

@@ -1,4 +1,4 @@
-//! `diff` and the section of the report print what the macros return.
+//! `diff` and the report's section on changes print the same as the macros.
 
 use studysync_sandbox::ChangeRequest;
 
@@ -23,7 +23,7 @@ fn two_nights() -> (Service, Place) {
     (service, place)
 }
 
-/// Between the two nights.
+/// A time between the two nights.
 fn since() -> String {
     (NOW_MS + 3_600_000).to_string()
 }
@@ -59,7 +59,7 @@ fn diff_prints_what_the_macros_return_as_text_and_json() {
     assert!(widest <= 80, "{widest} columns:\n{text}");
     assert!(text.starts_with("changes that scans found from 2026-") && text.contains("\nall "), "{text}");
     assert!(text.contains("    NPS ") && text.contains(" ± ") && text.contains("  status: "), "{text}");
-    // The same from Parquet.
+    // The same output from Parquet.
     let parquet = place.run_on_parquet(&arguments).expect(0).stdout;
     assert_eq!(text, parquet);
 }
@@ -70,7 +70,7 @@ fn diff_says_when_the_warehouse_began_after_since() {
     let until = (NOW_MS + DAY_MS + 3_600_000).to_string();
     let json = |since: &str| place.run(&["diff", "--since", since, "--until", &until, "--json"]).expect(0).json();
     let (early, known) = (json("2020-01-01"), json(&since()));
-    // The first load is no change.
+    // The first load does not count as a change.
     assert_eq!((&early["rows"], &early["figures"]), (&known["rows"], &known["figures"]));
     let new: i64 = early["rows"].as_array().unwrap().iter().map(|row| row["new_answers"].as_i64().unwrap()).sum();
     assert!((100..400).contains(&new), "{new}");

@@ -1,5 +1,5 @@
-//! The report loads, runs and follows nothing, whatever texts the service sends. It is
-//! well-formed, bounded and deterministic.
+//! The report loads nothing, runs nothing and has no external links, whatever texts the service sends. It is
+//! well-formed, bounded in size, and deterministic.
 
 use serde_json::{Value, json};
 use studysync_sandbox::ListName;
@@ -7,7 +7,7 @@ use studysync_sandbox::ListName;
 use super::{KINDS, page::Page, report, rich};
 use crate::harness::{NOW_MS, Place, Service, days_ago, small};
 
-/// What a page is made of, and nothing else.
+/// The only elements that a page may have.
 const ELEMENTS: &[&str] = &[
     "html",
     "head",
@@ -59,7 +59,7 @@ const ELEMENTS: &[&str] = &[
     "polygon",
     "circle",
 ];
-/// More than any page of the limits in `src/report/limits.rs` should take.
+/// Larger than any page within the limits of `src/report/limits.rs`.
 const PAGE_BYTES_MAX: usize = 3 << 20;
 
 fn assert_is_harmless(page: &Page, what: &str) {
@@ -78,7 +78,7 @@ fn assert_is_harmless(page: &Page, what: &str) {
     assert!(page.html.len() < PAGE_BYTES_MAX, "{what}: {} bytes", page.html.len());
 }
 
-/// Each drawing has a name and a description, or stands beside the number that it shows; anchors lead somewhere, once.
+/// Each drawing has a name and a description, or is next to the number that it shows. Each anchor's target exists once.
 fn assert_is_accessible(page: &Page) {
     for (at, svg) in page.elements.iter().enumerate().filter(|(_, element)| element.name == "svg") {
         let named =
@@ -120,7 +120,7 @@ fn slow_a_report_is_self_contained_and_deterministic() {
             format!("{before}{}", rest.split_once("</time>").unwrap().1)
         };
         assert!(without_time(&page) == without_time(&again), "{kind}: two reports differ");
-        // A day more of history shows more of it, and says what it leaves out.
+        // With one more day of history, the report shows more and names what it leaves out.
         let few = report(&place, run, &["--days", "10"]);
         assert!(few.section("answers").contains("earlier days"), "{}", few.section("answers"));
         assert_eq!(few.tables("data-view", "daily_breakdown")[0].rows.len(), 10);
@@ -155,7 +155,8 @@ fn slow_a_report_is_self_contained_and_deterministic() {
 fn a_report_of_an_empty_warehouse_works() {
     let service = Service::start(small(0, 20));
     let place = Place::new(&service);
-    // Before the first run there is no DuckDB file, which is said; a folder without files is an empty warehouse.
+    // Before the first run there is no DuckDB file, and the error says so. A folder without files is an empty
+    // warehouse.
     assert_eq!(place.run(&["report"]).code, 2);
     std::fs::create_dir_all(place.parquet()).unwrap();
     let page = report(&place, Place::run_on_parquet, &[]);
@@ -177,7 +178,7 @@ fn a_report_of_an_empty_warehouse_works() {
 const ATTACK: &str = "</bdi></title></style><script>alert(1)</script><img src=x onerror=alert(2)><svg/onload=alert(3)>\
     \" onmouseover=\"alert(4)' & &lt;b&gt; {{7*7}} \u{202e}txet\u{2066} \u{1b}[31mred http://evil.example/";
 
-/// Answers of every type that the report draws, to a survey with hostile texts.
+/// Plants answers of every type that the report draws, in a survey with hostile texts.
 fn plant_attacks(service: &Service) {
     let long = "x".repeat(1 << 20);
     let at = "2026-01-20T10:00:00.000Z";
@@ -249,7 +250,7 @@ fn p8_hostile_texts_are_escaped_and_omissions_are_stated() {
         }
         let count = place.duckdb_tables().count("SELECT count(DISTINCT survey_id) FROM current_responses") - 8;
         assert!(count > 490 && surveys.contains(&format!("Not shown: {count} surveys")), "{kind}");
-        // 30 options, of which one is a megabyte long; 30 rows and 31 columns; 40 themes.
+        // 30 options, one of them a megabyte long; 30 rows and 31 columns; 40 themes.
         for told in ["Not shown: 15 options", "Not shown: 16 rows", "Not shown: 20 columns", "Not shown: 45 items"] {
             assert!(surveys.contains(told), "{kind}: {told}");
         }

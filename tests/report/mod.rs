@@ -1,5 +1,5 @@
-//! The report through the real binary, read as a browser reads it: its numbers equal the views, its texts
-//! are escaped, and it needs no other file.
+//! The report through the real binary, parsed as a browser parses it: its numbers equal the views, its texts are
+//! escaped, and it needs no other file.
 
 mod changes;
 mod harmless;
@@ -11,7 +11,7 @@ use studysync_sandbox::Settings;
 use crate::harness::{Place, Service, days_ago, small};
 use page::Page;
 
-/// Which warehouse a report is of.
+/// Runs a command on one of the warehouses.
 type Run = fn(&Place, &[&str]) -> crate::harness::Done;
 const KINDS: [(&str, Run); 2] = [("DuckDB", Place::run), ("Parquet", Place::run_on_parquet)];
 
@@ -21,7 +21,7 @@ fn report(place: &Place, run: Run, arguments: &[&str]) -> Page {
     Page::parse(&done.stdout)
 }
 
-/// A warehouse of some weeks with hostile rows in it.
+/// A warehouse of several weeks with hostile rows.
 fn rich() -> (Service, Place) {
     let service = Service::start(Settings { hostile_share: 0.05, ..small(7000, 45) });
     let place = Place::new(&service);

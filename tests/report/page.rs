@@ -1,15 +1,15 @@
-//! A report as a browser reads it: the parser of a browser engine, which also reports what a browser forgives.
+//! A report parsed by a browser engine's parser, which also reports errors that a browser corrects.
 
 use std::{collections::BTreeMap, default::Default};
 
 use html5ever::{parse_document, tendril::TendrilSink};
 use markup5ever_rcdom::{Handle, NodeData, RcDom};
 
-/// A page, with its elements in the order of the text.
+/// A page, with its elements in document order.
 pub struct Page {
     pub html: String,
     pub elements: Vec<Element>,
-    /// What the parser had to forgive.
+    /// The errors that the parser corrected.
     pub errors: Vec<String>,
 }
 
@@ -18,13 +18,13 @@ pub struct Page {
 pub struct Element {
     pub name: String,
     pub attributes: BTreeMap<String, String>,
-    /// All text inside, but that of drawings.
+    /// All text inside, without that of drawings.
     pub text: String,
-    /// Which elements it is inside of, the root first: places in `elements`.
+    /// The enclosing elements, the root first, as indexes into `elements`.
     pub ancestors: Vec<usize>,
 }
 
-/// A table: where it is from, the cells of its body as texts, row by row.
+/// A table: its source, and the texts of its body's cells, row by row.
 #[derive(Clone, Debug)]
 pub struct Table {
     pub at: usize,
@@ -49,12 +49,12 @@ impl Page {
         self.elements.iter().find(|element| element.attribute("id") == Some(id))
     }
 
-    /// The text of the only section with this id.
+    /// Returns the text of the only section with this id.
     pub fn section(&self, id: &str) -> &str {
         &self.by_id(id).unwrap_or_else(|| panic!("no section {id}")).text
     }
 
-    /// The tables whose attribute has this value.
+    /// Returns the tables whose attribute has this value.
     pub fn tables(&self, attribute: &str, value: &str) -> Vec<Table> {
         let is_wanted = |(at, element): (usize, &Element)| {
             (element.name == "table" && element.attribute(attribute) == Some(value)).then(|| self.table(at))
@@ -62,7 +62,7 @@ impl Page {
         self.elements.iter().enumerate().filter_map(is_wanted).collect()
     }
 
-    /// The only table of a view inside an element that is labelled by this id.
+    /// Returns the only table of a view inside an element that is labelled by this id.
     pub fn table_in(&self, labelled_by: &str, view: &str) -> Option<Table> {
         let is_inside = |table: &Table| {
             let mut around = self.elements[table.at].ancestors.iter();
@@ -102,7 +102,7 @@ impl Element {
 fn walk(node: &Handle, ancestors: &mut Vec<usize>, elements: &mut Vec<Element>) {
     match &node.data {
         NodeData::Text { contents } => {
-            // The names of drawings are no text of the page.
+            // The names of drawings are not visible text.
             let is_drawn = ancestors.iter().any(|at| elements[*at].name == "svg");
             let contents = contents.borrow();
             for (depth, at) in ancestors.iter().enumerate() {

@@ -12,17 +12,17 @@ use super::{
 };
 use crate::harness::{DAY_MS, NOW_MS, Place, Service, Tables, days_ago, small};
 
-/// What the limits of the report leave of a list.
+/// The report's limit for options.
 const OPTIONS: usize = 15;
 
-/// The rows of a query over the tables and views of the DuckDB file, every value as text.
-/// Both warehouses hold the same.
+/// Returns the rows of a query over the tables and views of the DuckDB file, every value as text. Both warehouses have
+/// the same rows.
 fn rows(tables: &Tables, sql: &str) -> Vec<Vec<String>> {
     let text = |cell: Option<String>| cell.unwrap_or_else(|| "null".to_owned());
     tables.rows_of(sql).into_iter().map(|row| row.into_iter().map(text).collect()).collect()
 }
 
-/// A foreign text as the report shows it.
+/// Returns an untrusted text as the report shows it.
 fn shown(text: &str) -> String {
     let letter = |letter: char| match letter {
         '\n' | '\t' => ' ',
@@ -39,13 +39,13 @@ fn shown(text: &str) -> String {
     cut.trim().to_owned()
 }
 
-/// Rows whose first column is a foreign text.
+/// Replaces the first column of rows, which is an untrusted text, by the text that the report shows.
 fn named(mut rows: Vec<Vec<String>>) -> Vec<Vec<String>> {
     rows.iter_mut().for_each(|row| row[0] = shown(&row[0]));
     rows
 }
 
-/// The table's rows without the cells that hold drawings alone.
+/// Returns the table's rows without cells that contain only drawings.
 fn cells(table: &Table) -> Vec<Vec<String>> {
     let drawn: Vec<bool> = table.heads.iter().map(|head| head.is_empty() || head.starts_with("By week")).collect();
     let kept = |row: &Vec<String>| {
@@ -89,7 +89,7 @@ fn every_number_in_the_report_equals_its_view() {
         head_is(&page, &ask);
         surveys_are(&page, &ask, kind);
         runs_are(&page, &ask);
-        // A survey with the one type that is rare.
+        // A survey with the one question type that is rare.
         let rare =
             ask("SELECT survey_id AS c1 FROM maxdiff_scores GROUP BY survey_id ORDER BY sum(shown) DESC LIMIT 1");
         let one = report(&place, run, &["--survey", &rare[0][0]]);
@@ -101,7 +101,7 @@ fn every_number_in_the_report_equals_its_view() {
 
 type Ask<'a> = &'a dyn Fn(&str) -> Vec<Vec<String>>;
 
-/// The weeks of each theme, all of which the time of this warehouse holds.
+/// Compares the weeks of each theme. This warehouse covers all of them.
 fn trends_add_up(page: &Page, ask: Ask<'_>) {
     let weekly = ask(
         "SELECT theme AS c1, sum(answers)::BIGINT AS c2, week::VARCHAR AS c3 FROM theme_trend GROUP BY theme, week ORDER BY week",
@@ -171,7 +171,7 @@ fn survey_is(page: &Page, ask: Ask<'_>, kind: &str, survey: &str, kinds: &mut BT
         let id = format!("question-{survey}-{}", question[0]);
         let Some(heading) = page.elements.iter().find(|element| element.attribute("aria-labelledby") == Some(&*id))
         else {
-            // Beyond the questions that are shown.
+            // The question is beyond the limit of questions in the report.
             continue;
         };
         assert!(heading.text.contains(&question[2]), "{}: {}", question[2], heading.text);
@@ -287,7 +287,7 @@ fn p3_slow_report_coverage_equals_status_and_the_ledger() {
     place.report(&["backfill", "--from", &days_ago(20), "--to", &days_ago(15)], 0);
     place.report(&["backfill", "--from", &days_ago(10), "--to", &days_ago(2)], 0);
     let wanted = coverage_is(&place, "From the checkpoints", "not read");
-    // Without the checkpoints the ledger proves the same.
+    // Without the checkpoints, the ledger proves the same coverage.
     let aside = place.path("aside");
     std::fs::rename(place.path("state"), &aside).unwrap();
     for (kind, run) in KINDS {
@@ -296,7 +296,7 @@ fn p3_slow_report_coverage_equals_status_and_the_ledger() {
         assert_eq!(stretches(&page), wanted, "{kind}");
     }
     std::fs::rename(&aside, place.path("state")).unwrap();
-    // Days go at once: that is not believed, and stays in doubt.
+    // All answers of some days vanish at once: the run withholds them, and the windows need a recheck.
     let window = (NOW_MS - 9 * DAY_MS, NOW_MS - 4 * DAY_MS);
     service.change(&ChangeRequest { vanish_window_ms: Some(window), ..ChangeRequest::default() });
     service.advance_days(1);
@@ -304,7 +304,7 @@ fn p3_slow_report_coverage_equals_status_and_the_ledger() {
     coverage_is(&place, "From the checkpoints", "needs a recheck");
 }
 
-/// Asserts that the reports of both warehouses tell what `status` does, and that there is a stretch of this standing.
+/// Asserts that the reports of both warehouses have the same coverage as `status`, and that an interval has this state.
 fn coverage_is(place: &Place, source: &str, standing: &str) -> Vec<Vec<String>> {
     let status = place.run(&["status", "--json"]).expect(0).json();
     let wanted = coverage_of(&status, "responses");
@@ -326,7 +326,7 @@ fn stretches(page: &Page) -> Vec<Vec<String>> {
     rows
 }
 
-/// From, to and state of each stretch, in order.
+/// Start, end and state of each interval, in order.
 fn coverage_of(status: &Value, stream: &str) -> Vec<Vec<String>> {
     let streams = status["streams"].as_array().unwrap();
     let of = streams.iter().find(|held| held["stream"] == stream).unwrap();
@@ -337,7 +337,8 @@ fn coverage_of(status: &Value, stream: &str) -> Vec<Vec<String>> {
     };
     let doubts = rows("in_doubt", "needs a recheck");
     let mut all = rows("missing", "not read");
-    // `status` tells doubts beside what is complete; the report cuts them out of it.
+    // `status` lists windows that need a recheck next to complete ranges; the report cuts them out of the complete
+    // ranges.
     for whole in rows("complete", "complete") {
         let mut from = whole[0].clone();
         for doubt in doubts.iter().filter(|doubt| whole[0] <= doubt[0] && doubt[1] <= whole[1]) {
