@@ -1,5 +1,5 @@
-//! Traits of a service: what `check --traits` measures for each behaviour of the sandbox, what
-//! ordinary runs learn, and how runs use it.
+//! The service profile: what `check --service-profile` measures for each behaviour of the sandbox, what ordinary runs
+//! measure, and how runs use it.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use studysync_sandbox::{ListName, LogEntry, Settings};
 
 use crate::harness::{Place, Service, days_ago, small};
 
-/// The most requests of a measure, with the two that `check` itself makes.
+/// The maximum number of requests of a measurement, including the two requests of `check` itself.
 const REQUESTS_MAX: usize = 62;
 
 fn service(settings: Settings, faults: Value) -> Service {
@@ -17,7 +17,7 @@ fn service(settings: Settings, faults: Value) -> Service {
     service
 }
 
-/// 1,500 answers in 20 days, four to a millisecond.
+/// 1,500 answers in 20 days, four per millisecond.
 fn plain() -> Settings {
     Settings { ties_per_ms: 4, ..small(1500, 20) }
 }
@@ -31,7 +31,7 @@ fn measured_at(place: &Place, service: &Service) -> BTreeMap<String, Value> {
     let log = service.log();
     assert!(log.len() <= REQUESTS_MAX, "{} requests", log.len());
     let told: u64 = traits.iter().map(|one| one["requests"].as_u64().unwrap()).sum();
-    // The others are about the key, the clock, and whether each list answers: a 404 is asked about twice more.
+    // The other requests check the key, the clock, and whether each list answers. A 404 causes two more requests.
     let others = if log.iter().any(|entry| entry.status == 404) { 8 } else { 4 };
     assert!(
         (told as usize) < log.len() && told as usize + others >= log.len(),
@@ -48,7 +48,7 @@ fn measured(settings: Settings, faults: Value) -> BTreeMap<String, Value> {
     measured_at(&place, &service)
 }
 
-/// Asserts some of the traits that are measured under these faults.
+/// Asserts some of the behaviours that are measured under these faults.
 fn assert_measures(settings: &Settings, faults: Value, expected: Value) {
     let found = measured(settings.clone(), faults.clone());
     for (name, value) in expected.as_object().unwrap() {
@@ -97,11 +97,11 @@ fn check_measures_each_range_kind_and_list_end() {
 #[test]
 fn check_measures_the_range_meaning_of_each_list() {
     let of_responses = |by: &str| json!({"responses_filtered_by": by});
-    // Answers of one session lie minutes apart, and some were changed.
+    // Answers of one session are minutes apart, and some were changed.
     for by in ["updated", "session", "ignored"] {
         assert_measures(&plain(), of_responses(by), json!({"responses_filtered_by": by, "start_inclusive": null}));
     }
-    // Where no range has a row, a list of responses shows nothing.
+    // If no range returns a row, a list of responses shows no behaviour.
     assert_measures(&plain(), of_responses("nothing"), json!({"responses_filtered_by": null, "order": null}));
     let of_surveys = |by: &str| json!({"surveys_filtered_by": by});
     for by in ["updated", "launched", "ignored"] {
@@ -147,7 +147,7 @@ fn p9_a_status_that_the_contract_does_not_know_is_not_kept() {
         place.run(&["status", "--json"]),
     ];
     for output in &outputs {
-        // The warehouse has the status, and the report of drift its place.
+        // The unknown status is stored in the warehouse, and the drift report names its path.
         assert!(!output.stdout.contains("Quux") && !output.stderr.contains("Quux"), "{output:?}");
     }
     assert!(outputs[0].stdout.contains("IN_PROGRESS"), "{:?}", outputs[0]);
@@ -169,7 +169,7 @@ fn p9_check_measures_user_times_without_naming_people() {
         let log = service.log();
         let asked: Vec<&str> = log.iter().filter_map(|entry| entry.path.strip_prefix("/v2/users/")).collect();
         assert!((1..=3).contains(&asked.len()), "{asked:?}");
-        // The people who were asked for stand in no byte of what is kept.
+        // No file of the state contains the ids of the requested people.
         for file in place.files("state") {
             let bytes = std::fs::read(&file).unwrap();
             let is_named = |id: &&str| memchr::memmem::find(&bytes, id.as_bytes()).is_some();
@@ -189,7 +189,7 @@ fn webhook_environments_are_listed_with_counts() {
     let place = Place::new(&service).without_parquet();
     place.report(&["backfill", "--from", &days_ago(4)], 0);
     assert_eq!(measured_at(&place, &service)["environment_ids"], json!(null));
-    // As a run stores what webhooks brought.
+    // Stores events as a run stores webhooks.
     let warehouse = duckdb::Connection::open(place.duckdb()).unwrap();
     let event = |id: &str, environment: &str| {
         let columns = "SELECT string_agg(column_name, ', ') FROM duckdb_columns() WHERE table_name = 'webhook_events' AND NOT is_nullable";
@@ -221,7 +221,7 @@ fn webhook_environments_are_listed_with_counts() {
     assert!(memchr::memmem::find(&std::fs::read(place.state()).unwrap(), b"zoe@").is_none());
 }
 
-/// A value that a column of events takes.
+/// Returns a valid value for a column of events.
 fn value_of(column: &str, id: &str) -> String {
     match column {
         name if name.ends_with("_at") => "TIMESTAMP '2026-01-29 10:00:00'".to_owned(),
@@ -250,7 +250,7 @@ fn each_trait_shows_its_date_and_evidence_in_80_columns() {
         assert!(traits.iter().all(|line| line.chars().count() <= 80), "{traits:#?}");
         assert!(traits.iter().any(|line| line.trim_start().starts_with("20") && line.contains("Z: ")), "{traits:#?}");
     }
-    // What is known is asked by no run: not a request more than without the measure.
+    // Runs send no request for known behaviours: not one more than without the measurement.
     let requests = |place: &Place| {
         service.clear_log();
         place.report(&["backfill", "--from", &days_ago(5)], 0);
@@ -305,7 +305,7 @@ fn slow_check_shows_the_form_of_a_429_once_seen() {
     ];
     for (sent, told) in forms {
         let refusal = json!({"too_many_requests": {"when": {"count": 1, "skip": 4}, "retry_after": {"form": sent, "wait_ms": 1200}}});
-        // An HTTP date is one by a clock that runs.
+        // An HTTP date needs a clock that runs.
         assert_measures(&Settings { frozen_clock: false, ..plain() }, refusal, json!({"retry_after": told}));
     }
     assert_measures(&plain(), json!({}), json!({"retry_after": null}));
@@ -315,7 +315,7 @@ fn slow_check_shows_the_form_of_a_429_once_seen() {
 fn an_empty_service_leaves_traits_unknown_without_an_error() {
     for faults in [json!({}), json!({"not_found_when_empty": true})] {
         let mut found = measured(Settings { responses: 0, ..plain() }, faults);
-        // It has surveys.
+        // The service has surveys.
         let surveys = ["survey_status_form", "surveys_listed_whole", "statuses_on_request", "surveys_filtered_by"];
         assert_eq!(
             surveys.map(|name| found.remove(name)),
@@ -359,7 +359,7 @@ fn measured_traits_are_stored_shown_and_used() {
     let is_page = |entry: &&LogEntry| entry.path == "/v1/responses" && !is_of_one_millisecond(entry);
     let sizes: Vec<_> = log.iter().filter(is_page).filter_map(limit).collect();
     assert!(!sizes.is_empty() && sizes.iter().all(|rows| rows == "100"), "too large pages were tried again: {sizes:?}");
-    // A day later everything is due again; what the plan says is about what it takes.
+    // A day later everything is due again. The plan counts the requests that the scans need.
     service.advance_days(1);
     let plan = place.run(&["plan", "--json"]).expect(0).json();
     assert_eq!(plan["ties"], "lost");
@@ -382,7 +382,7 @@ fn ordinary_runs_learn_traits() {
     });
     let service = service(plain(), faults);
     let place = Place::new(&service).without_parquet();
-    // From long before the first answer: those windows are empty.
+    // The range begins long before the first answer: its first windows are empty.
     place.report(&["backfill", "--from", &days_ago(60)], 0);
     let status = place.run(&["status", "--json"]).expect(0).json();
     let traits = status["traits"].as_array().unwrap().iter();
@@ -399,7 +399,7 @@ fn ordinary_runs_learn_traits() {
         assert_eq!(found[name], &value, "{name}: {found:?}");
     }
     assert_eq!(service.log().iter().filter(|entry| entry.status == 429).count(), 1);
-    // A refusal is not provoked again: it keeps its date, and how it was met.
+    // The check does not provoke another refusal: the behaviour keeps its date and evidence.
     let retry_after = |place: &Place| {
         let status = place.run(&["status", "--json"]).expect(0).json();
         status["traits"].as_array().unwrap().iter().find(|one| one["trait"] == "retry_after").unwrap().clone()

@@ -126,7 +126,7 @@ async fn every_question_type_has_its_own_shape() {
         ("TEXTURLPROMPT", &["null"]),
         ("VIDEOVOICE", &["null", "object"]),
     ];
-    // A MULTIPLESELECT with nothing chosen is also the text "[]".
+    // A MULTIPLESELECT without a choice can also be the text "[]".
     let found: Vec<(String, Vec<&str>)> =
         shapes.into_iter().map(|(kind, shapes)| (kind, shapes.into_iter().collect())).collect();
     let expected: Vec<(String, Vec<&str>)> = expected.map(|(kind, shapes)| (kind.to_owned(), shapes.to_vec())).to_vec();
@@ -258,7 +258,7 @@ async fn bodies_are_compressed_when_client_and_server_agree() {
     let path = "/v1/responses?limit=100";
     let plain = service.get(path).await.text().await.unwrap();
     service.control("faults", serde_json::json!({"gzip": true})).await;
-    // A client that does not say that it unpacks gzip gets none.
+    // The sandbox does not compress for a client that does not accept gzip.
     assert_eq!(service.get(path).await.text().await.unwrap(), plain);
     let asked = service.client.get(service.url(path)).bearer_auth(KEY).header("accept-encoding", "gzip");
     let packed = asked.send().await.unwrap().bytes().await.unwrap();
@@ -281,7 +281,7 @@ async fn equal_settings_give_equal_bytes() {
     for list in ["surveys", "themes"] {
         assert_eq!(one.truth(list).await, two.truth(list).await);
     }
-    // Should this change, every bug report that names a seed loses its data.
+    // If this digest changes, each bug report that names a seed loses its data.
     let digest = xxhash_rust::xxh3::xxh3_64(&text);
     assert_eq!(format!("{digest:016x}"), "b3d2694be50f9608");
 }

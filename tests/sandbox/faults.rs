@@ -1,4 +1,4 @@
-//! Each fault does what it says.
+//! Each fault has the effect that it is named for.
 
 use std::time::{Duration, Instant};
 

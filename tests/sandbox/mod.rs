@@ -1,4 +1,4 @@
-//! The sandbox against the contract, over real HTTP: nothing here looks inside it.
+//! The sandbox compared with the contract, over real HTTP only.
 
 mod contract;
 mod control;
@@ -18,13 +18,13 @@ const KEY: &str = "sandbox-key";
 const ALL_FLAGS: &str =
     "with_snapshots=true&with_urls=true&with_meta=true&with_custom_metadata=true&with_deleted_responses=true";
 
-/// A small service whose clock stands still.
+/// A small service with a frozen clock.
 fn small() -> Settings {
     Settings { now_ms: NOW_MS, frozen_clock: true, responses: 1500, days: 10, ..Settings::default() }
 }
 
 async fn start(settings: Settings) -> Service {
-    // reqwest is built without a default; a second installation changes nothing.
+    // reqwest is built without a default provider; a second installation changes nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let running = Sandbox::start(settings, ([127, 0, 0, 1], 0).into()).await.unwrap();
     Service { running, client: Client::builder().no_proxy().build().unwrap() }
@@ -40,7 +40,7 @@ struct Service {
     client: Client,
 }
 
-/// One page, read.
+/// A parsed page.
 struct Page {
     rows: Vec<Value>,
     cursor: Option<String>,
@@ -67,7 +67,7 @@ impl Service {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// The status and the contract's error message.
+    /// Returns the status and the contract's error message.
     async fn refusal(&self, path: &str) -> (u16, String) {
         let response = self.get(path).await;
         let status = response.status().as_u16();
@@ -82,7 +82,7 @@ impl Service {
         Page { rows, cursor }
     }
 
-    /// Every page up to the end of results; `path` has a query.
+    /// Returns every page up to the end of results; `path` has a query.
     async fn pages(&self, path: &str) -> Vec<Vec<Value>> {
         const PAGES_MAX: usize = 10_000;
         let mut pages = Vec::new();
@@ -101,7 +101,7 @@ impl Service {
         self.pages(path).await.concat()
     }
 
-    /// All rows that the service holds, from its control interface.
+    /// Returns all rows of the service, from its control interface.
     async fn truth(&self, list: &str) -> Vec<Value> {
         let text = self.client.get(self.url(&format!("/_sandbox/truth/{list}"))).send().await.unwrap();
         let text = text.text().await.unwrap();
@@ -117,7 +117,7 @@ impl Service {
     }
 }
 
-/// A cursor inside a query: the three characters of Base64 that a query reads otherwise.
+/// Escapes a cursor for a query: the three characters of Base64 that have another meaning there.
 fn escaped(cursor: &str) -> String {
     cursor.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D")
 }
@@ -132,7 +132,7 @@ fn created_ms(row: &Value) -> i64 {
     chrono::DateTime::parse_from_rfc3339(text).unwrap().timestamp_millis()
 }
 
-/// Rows by key, which must be unique.
+/// Returns rows by key, and asserts that keys are unique.
 fn by_key(rows: &[Value]) -> BTreeMap<(String, String), &Value> {
     let map: BTreeMap<_, _> = rows.iter().map(|row| (key(row), row)).collect();
     assert_eq!(map.len(), rows.len(), "a row was sent twice");

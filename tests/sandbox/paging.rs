@@ -1,4 +1,4 @@
-//! Pages: every row once in every order, tokens, and rows that share a millisecond.
+//! Pages: every row once in every order, page tokens, and ties.
 
 use std::collections::BTreeSet;
 
@@ -92,7 +92,7 @@ async fn ties_at_page_edges_can_be_kept_repeated_or_lost() {
         assert!(sent > 1500 && distinct == 1500, "{sent} {distinct}");
         let (sent, distinct) = rows(Ties::Lost, 10).await;
         assert!(sent < 1500 && distinct == sent, "{sent} {distinct}");
-        // Pages that end between two milliseconds lose nothing.
+        // No row is lost if pages end between two milliseconds.
         assert_eq!(rows(Ties::Lost, 12).await, (1500, 1500));
     }
 }

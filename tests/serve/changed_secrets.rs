@@ -1,4 +1,4 @@
-//! Keys and tokens that are changed while a run or `serve` works: nobody is refused, and no restart is needed.
+//! Keys and tokens that change while a run or `serve` is active: no request is refused, and no restart is needed.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ fn place_with(service: &Service, setting: &str) -> Place {
     place
 }
 
-/// Replaces a file in one step, as a secret manager does.
+/// Replaces a file atomically, as a secret manager does.
 fn replace(path: &Path, text: &str) {
     let new = path.with_extension("new");
     fs::write(&new, text).unwrap();
@@ -55,7 +55,7 @@ fn a_key_that_stays_wrong_is_read_once_more_and_refused() {
     place.run(&["sync"]).expect(4);
     let reads = fs::read_to_string(place.path("reads")).unwrap().lines().count();
     assert_eq!(reads, 2, "once at the start, and once before the key counts as refused");
-    // A variable cannot change during a run.
+    // An environment variable cannot change during a run.
     let place = Place::new(&service);
     let mut command = place.command(&["sync"]);
     Done::from(command.env(KEY_VARIABLE, NEW_KEY).output().unwrap()).expect(4);
@@ -82,7 +82,7 @@ fn p11_serve_takes_the_old_and_the_new_token_after_a_change() {
     assert_eq!((page(TOKEN), page(OTHER)), (200, 401));
     replace(&place.path("webhook.txt"), OTHER);
     replace(&place.path("status.txt"), OTHER);
-    // A token that was read a moment ago is read again a second later.
+    // A token that was just read is read again after one second.
     let begun = Instant::now();
     until("the new token of webhooks", || post(OTHER, 3).is_ok_and(|status| status == 200));
     until("the new token of the page", || page(OTHER) == 200);

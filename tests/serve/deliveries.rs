@@ -1,5 +1,5 @@
-//! Webhook deliveries: each kind, with the contract's quirks, is stored once in both
-//! warehouses; and what a delivery triggers.
+//! Webhook deliveries: each kind, with the contract's irregularities, is stored once in both warehouses. And the runs
+//! that a delivery triggers.
 
 use studysync_sandbox::{ChangeRequest, WebhookTarget, deliver};
 
@@ -43,7 +43,7 @@ fn p1_each_webhook_kind_is_stored_once_despite_repeats() {
     let posts: u64 = delivered.posts.values().sum();
     assert_eq!(delivered.posts.get(&200), Some(&posts), "{delivered:?}");
     assert!(posts > bodies.len() as u64 * 5 / 4, "too few were repeated");
-    // In other words, and it is the same event.
+    // The same event with other whitespace is not stored again.
     let answer: serde_json::Value = serde_json::from_str(&bodies[0]).unwrap();
     assert_eq!(serving.post(format!("{:#}", answer).as_bytes()), 200);
     for (body, _) in ODD_BODIES {
@@ -51,7 +51,7 @@ fn p1_each_webhook_kind_is_stored_once_despite_repeats() {
     }
     serving.wait_until_flushed();
     assert_eq!(serving.stop(), 0);
-    // What Parquet has is shown by the next run, which also reads what was too young.
+    // Readers of Parquet see the events after the next run, which also scans answers that were too young before.
     service.control().advance_clock(3_600_000);
     place.run(&["sync", "--quiet"]).expect(0);
 
@@ -84,7 +84,7 @@ fn p1_each_webhook_kind_is_stored_once_despite_repeats() {
             let sql = format!("SELECT count(*) FROM webhook_events WHERE kind = '{kind}' AND {raw} = '{hex}'::BLOB");
             assert_eq!(tables.count(&sql), 1, "{name}: {}", String::from_utf8_lossy(body));
         }
-        // What an answer says is what the list says of it.
+        // An answer in a webhook equals the same answer in the list.
         let differ =
             "SELECT w.question_type, w.response_json, r.answer_json, w.occurred_at, r.created_at, r.question_id
                       FROM webhook_events w LEFT JOIN responses r ON r.response_group_uid = w.response_group_uid
@@ -102,7 +102,7 @@ fn p1_each_webhook_kind_is_stored_once_despite_repeats() {
                      AND (len(selected_indexes) > 0) IS DISTINCT FROM (selected_indexes IS NOT NULL AND selected_indexes <> [])";
         assert_eq!(tables.count(lists), 0, "{name}");
         assert!(tables.count("SELECT count(*) FROM webhook_events WHERE email IS NOT NULL") > 0, "{name}");
-        // No field of the documents is without a column, and each question of a list has a row.
+        // Every documented field has a column, and each question of a list has a row.
         let rest =
             "SELECT count(*) FROM webhook_events WHERE extra IS NOT NULL AND kind NOT IN ('unknown', 'not_json')";
         assert_eq!(tables.count(rest), 0, "{name}");
@@ -117,7 +117,7 @@ fn p1_each_webhook_kind_is_stored_once_despite_repeats() {
                      AND r.question_text = w.question_text WHERE r.question_type IS DISTINCT FROM w.export_question_type";
         assert_eq!(tables.count(types), 0, "{name}");
     });
-    // The script of the examples reads the same, with the month of a webhook in its own column.
+    // The example script reads the same rows, and gives webhooks a column with their month.
     let by_month = "SELECT count(*) FROM webhook_events e JOIN webhook_questions q USING (event_key)
                     WHERE e.received_month = date_trunc('month', e.received_at) AND q.received_month = e.received_month";
     let questions = place.duckdb_tables().count("SELECT count(*) FROM webhook_questions");
@@ -148,7 +148,7 @@ fn p1_new_webhook_fields_are_kept_and_reported_by_the_next_run() {
         let kept = "SELECT count(*) FROM webhook_events WHERE extra LIKE '%\"battery\":\"low\"%'";
         assert_eq!(tables.count(kept), 5, "{name}");
     });
-    // Once told, it is not told again.
+    // A reported drift is not reported again.
     service.control().advance_clock(3_600_000);
     let report = place.run(&["sync", "--json"]).expect(0).json();
     assert_eq!(told(&report), []);
@@ -166,7 +166,7 @@ fn p1_replay_keeps_webhook_data() {
     serving.wait_until_flushed();
     serving.stop();
     place.run(&["sync", "--quiet"]).expect(0);
-    // As a version left them that did not know the columns.
+    // Simulates events that were stored by a version without these columns.
     let older = "UPDATE webhook_events SET created_at = NULL, export_question_type = NULL";
     duckdb::Connection::open(place.duckdb()).unwrap().execute_batch(older).unwrap();
     place.run(&["replay", "--quiet"]).expect(0);
@@ -180,7 +180,7 @@ fn p1_replay_keeps_webhook_data() {
     });
 }
 
-/// Bodies that no contract knows, and what they count as.
+/// Bodies that match no contract, and the kind that each is stored as.
 const ODD_BODIES: [(&[u8], &str); 7] = [
     (b"\xef\xbb\xbf{\"eventType\":\"something_else\"}", "unknown"),
     (b"{\"eventType\":\"something_new\",\"x\":[1,2]}", "unknown"),
@@ -251,7 +251,7 @@ fn a_status_change_seen_by_scan_and_webhook_is_one_row() {
     let target = WebhookTarget { url: serving.url(), secret: SECRET.into(), ..WebhookTarget::default() };
     post_all(&service.control().webhook_bodies(&first), &target);
     let survey = first.status_changes[0].survey;
-    // The webhook wakes a scan of the surveys, which sees it too.
+    // The webhook triggers a scan of the surveys, which finds the change too.
     until("the scan that the webhook woke", || {
         serving.metric("runs_total") >= 1 && serving.health()["running"].is_null()
     });
@@ -268,7 +268,7 @@ fn a_status_change_seen_by_scan_and_webhook_is_one_row() {
         assert_eq!(changes_of(tables)[1..], [row(&change.old_status, &change.status, "both")], "{name}");
     });
 
-    // A scan sees the next one first; the webhook comes late, twice, and tells when it was.
+    // A scan finds the next change first. Its webhook comes later, twice, and has the time of the change.
     let second = service.change(&ChangeRequest { seed: 3, status_changes: 1, ..changes });
     let change = &second.status_changes[0];
     assert_eq!(change.survey, survey, "the same seed draws the same survey");
@@ -301,7 +301,7 @@ fn answers_known_only_to_webhooks_or_lists_are_listed() {
         .collect();
     assert_eq!(bodies.len(), 30);
     let target = WebhookTarget { url: serving.url(), secret: SECRET.into(), ..WebhookTarget::default() };
-    // Five are never told, and one is told that no list has.
+    // Five answers have no webhook, and one webhook is about an answer that no list has.
     post_all(&bodies[5..], &target);
     let ghost = bodies[10].replacen("\"responseGroupUid\":\"", "\"responseGroupUid\":\"ghost-", 1);
     assert_eq!(serving.post(ghost.as_bytes()), 200);
@@ -319,7 +319,7 @@ fn answers_known_only_to_webhooks_or_lists_are_listed() {
     let read = |body: &String| serde_json::from_str::<serde_json::Value>(body).unwrap();
     let told: Vec<serde_json::Value> = bodies[5..].iter().map(read).collect();
     let told_from = told.iter().filter_map(|body| body["timestamp"].as_i64()).min().unwrap();
-    // Webhooks tell no question but by its wording, which another of the session may have.
+    // A webhook identifies its question only by the wording, which another question of the session may share.
     let is_told = |untold: &serde_json::Value| {
         told.iter().any(|told| ["responseGroupUid", "question"].iter().all(|field| told[*field] == untold[*field]))
     };
@@ -328,7 +328,7 @@ fn answers_known_only_to_webhooks_or_lists_are_listed() {
     assert_eq!(listed("scan"), untold as i64);
 }
 
-/// The webhook of a change of status, as the service posts it.
+/// Returns the webhook body of a status change, as the service posts it.
 fn status_body(environment: &str, survey: i64, old: &str, new: &str) -> String {
     format!(
         r#"{{"surveyId":{survey},"surveyName":"s","oldStatus":"{old}","status":"{new}","environmentId":"{environment}","eventName":"surveyStatusChange","eventType":"product_message"}}"#
@@ -338,14 +338,14 @@ fn status_body(environment: &str, survey: i64, old: &str, new: &str) -> String {
 #[test]
 fn p10_a_webhook_of_another_environment_is_reported() {
     let service = Service::start(small(100, 3));
-    // What is posted waits until a run takes it in.
+    // Deliveries stay in the inbox until a run.
     let place = place_for(&service, "schedule = \"off\"\nwake_secs = 1\nflush_secs = 3600\n");
     place.run(&["sync", "--quiet"]).expect(0);
     let surveys = service.truth(studysync_sandbox::ListName::Surveys);
     let survey: serde_json::Value = serde_json::from_str(&surveys[0]).unwrap();
     let (id, status) = (survey["id"].as_i64().unwrap(), survey["status"].as_str().unwrap());
     let serving = Serving::start(&place);
-    // Trying a webhook from elsewhere says nothing of whose webhooks come here.
+    // A test delivery from another environment does not determine the environment of this warehouse.
     assert_eq!(
         serving.post(br#"{"id":1,"environmentId":"dev","surveyId":1,"surveyName":"s","eventType":"TEST"}"#),
         200
@@ -369,7 +369,7 @@ fn p10_a_webhook_of_another_environment_is_reported() {
     });
     place.run(&["sync", "--quiet"]).expect(0);
 
-    // The settings can say whose webhooks count.
+    // The configuration can name the environment whose webhooks count.
     let place = place.with_config(&format!(
         "{}[serve]\nlisten = \"127.0.0.1:0\"\nschedule = \"off\"\nflush_secs = 3600\nenvironment_id = \"dev\"\n",
         crate::harness::ALL_FLAGS

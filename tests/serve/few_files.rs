@@ -1,4 +1,5 @@
-//! A process that may open few files: strangers' connections take none that a run needs, and no file is called damaged.
+//! A low limit of open files: connections of strangers do not use up the files that a run needs, and the errors do not
+//! report a damaged file.
 
 use std::{
     net::TcpStream,
@@ -12,7 +13,7 @@ use super::{
 };
 use crate::harness::{Done, Place, Service, days_ago, small};
 
-/// The command in a process that may open this many files.
+/// Returns the command with this limit of open files.
 fn with_few_files(command: &Command, files: u32) -> Command {
     let mut limited = Command::new("sh");
     limited.arg("-c").arg(format!("ulimit -n {files}; exec \"$0\" \"$@\""));
@@ -35,10 +36,10 @@ fn run_with(place: &Place, files: u32, arguments: &[&str]) -> Done {
 fn p8_strangers_take_no_file_that_serve_needs() {
     let service = Service::start(small(600, 6));
     let place = place_for(&service, NIGHTLY);
-    // A run was missed, and begins at once.
+    // A scheduled run was missed, so `serve` starts one at once.
     last_run_was(&place, &service, 3);
     let serving = Serving::of(with_few_files(&place.command(&["serve"]), 256));
-    // More than the limit. Those that were replaced by later ones stay open on this side.
+    // More connections than the limit. Connections that the server evicted stay open on this side.
     let mut strangers = Vec::new();
     for _ in 0..400 {
         strangers.push(TcpStream::connect(serving.address).unwrap());
@@ -74,7 +75,7 @@ fn p2_no_file_is_damaged_for_want_of_file_handles() {
     for files in (8..48).step_by(2) {
         let run = run_with(&place, files, &["sync"]);
         let said = format!("{} {}", run.stdout, run.stderr);
-        // The shell or the loader of libraries may fail first, or the runtime.
+        // The shell, the library loader or the runtime may fail first.
         assert!(!said.contains("damaged") || said.contains("No file is damaged"), "with {files} files: {said}");
         failed += u32::from(run.code != 0);
         done += u32::from(run.code == 0);

@@ -1,4 +1,4 @@
-//! `studysync health`, which a container engine or a monitor runs in place of curl.
+//! `studysync health`, which a container engine or a monitor runs instead of curl.
 
 use std::{
     io::{Read as _, Write as _},
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{Serving, place_for};
 use crate::harness::{ALL_FLAGS, Place, Service, small};
 
-/// A server that gives each of these answers to one request, and its port.
+/// Starts a server that gives each of these answers to one request, and returns its port.
 fn answering(answers: &'static [&'static str]) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -49,7 +49,7 @@ fn health_reads_the_configured_address_and_the_status() {
         "HTTP/1.1 404 Not Found\r\n\r\n",
         "SSH-2.0-server\r\n",
     ]);
-    // All addresses of the machine: the loopback address is one of them.
+    // `serve` listens on all addresses of the machine, including the loopback address.
     let config = format!("{ALL_FLAGS}[serve]\nlisten = \"0.0.0.0:{port}\"\n");
     let place = Place::at("http://127.0.0.1:9").with_config(&config);
     assert_eq!(place.run(&["health"]).expect(0).stdout.trim(), "{\"status\":\"ok\"}");

@@ -1,4 +1,4 @@
-//! Hostile posts: memory stays bounded, nothing of them is stored, and good deliveries are accepted meanwhile.
+//! Hostile requests: memory stays bounded, nothing of them is stored, and valid deliveries are accepted meanwhile.
 
 use std::{
     io::{Read as _, Write as _},
@@ -10,7 +10,7 @@ use super::{SECRET, Serving, answer_body, place_for, raw, status_of};
 use crate::harness::{Service, small};
 
 const NO_SCHEDULE: &str = "schedule = \"off\"\nwake_secs = 0\nflush_secs = 1\n";
-/// What the receiver may grow by under attack, in KiB: 64 MiB of bodies, heads of 512 connections, and slack.
+/// The maximum growth of the receiver under attack, in KiB: 64 MiB of bodies, the heads of 512 connections, and slack.
 const GROWTH_KIB_MAX: u64 = 160 * 1024;
 
 fn head(length: usize) -> String {
@@ -29,7 +29,7 @@ fn p8_bad_bodies_methods_and_paths_are_refused() {
     let place = place_for(&service, NO_SCHEDULE);
     let serving = Serving::start(&place);
     let before_kib = rss_kib(serving.pid());
-    // Ten megabytes, told and untold.
+    // Ten megabytes, with and without a content length.
     let huge = vec![b'x'; 10 << 20];
     let refused = raw(serving.address, &[head(huge.len()).as_bytes(), &huge].concat());
     assert!(matches!(status_of(&refused), 413 | 0), "{refused}");
@@ -39,7 +39,7 @@ fn p8_bad_bodies_methods_and_paths_are_refused() {
     );
     let refused = raw(serving.address, &[chunked.as_bytes(), &huge, b"\r\n0\r\n\r\n"].concat());
     assert!(matches!(status_of(&refused), 413 | 0), "{refused}");
-    // A client that reads while it writes hears why.
+    // A client that reads while it writes receives the reason.
     let mut stream = TcpStream::connect(serving.address).unwrap();
     stream.write_all(head(10 << 20).as_bytes()).unwrap();
     stream.write_all(&vec![b'x'; (1 << 20) + 1]).unwrap();
@@ -73,8 +73,8 @@ fn p8_idle_and_slow_connections_block_no_delivery() {
     let place = place_for(&service, NO_SCHEDULE);
     let serving = Serving::start(&place);
     let before_kib = rss_kib(serving.pid());
-    // Slow ones first: a body of which a byte comes now and then, a head that never ends.
-    // Then a thousand that say nothing.
+    // First slow requests: a body of which a byte arrives now and then, and a head that never ends. Then a thousand
+    // connections without a request.
     let mut slow: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(serving.address).unwrap()).collect();
     for (at, stream) in slow.iter_mut().enumerate() {
         let begun = if at % 2 == 0 { head(100_000) + "{" } else { "POST /webhook HTTP/1.1\r\nx: ".to_owned() };
@@ -87,9 +87,9 @@ fn p8_idle_and_slow_connections_block_no_delivery() {
         assert_eq!(serving.post(answer_body(number).as_bytes()), 200, "delivery {number}");
     }
     assert!(begun.elapsed() < Duration::from_secs(60), "deliveries waited for idle connections: {:?}", begun.elapsed());
-    // A delivery that finds no place takes that of an idle connection, and does not wait for its end.
+    // If there is no free connection, a delivery evicts an idle one and does not wait.
     assert!(serving.metric("connections_evicted_total") > 400);
-    // Whoever is slow is told, or cut off.
+    // A slow client receives an error, or is disconnected.
     let begun = Instant::now();
     for stream in &mut slow {
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();

@@ -27,7 +27,7 @@ fn p1_p2_slow_twenty_kills_lose_and_duplicate_no_delivery() {
 
 fn killed_so_often(kills: u64) {
     let service = Service::start(small(300, 5));
-    // Runs and flushes go on all the while, so that kills meet both.
+    // Runs and flushes continue all the time, so that kills interrupt both.
     let place = place_for(&service, "schedule = \"off\"\nwake_secs = 1\nflush_secs = 1\n");
     let (answered, next) = (Arc::new(Mutex::new(BTreeSet::new())), Arc::new(AtomicU64::new(0)));
     let mut posted_before = 0;
@@ -45,7 +45,7 @@ fn killed_so_often(kills: u64) {
                             let number = next.fetch_add(1, Ordering::Relaxed);
                             match poster.post(SECRET, answer_body(number).as_bytes()) {
                                 Ok(200) => drop(answered.lock().unwrap().insert(number)),
-                                // Nobody knows whether this one was stored; it need not be.
+                                // The outcome of this delivery is unknown; it need not be stored.
                                 _ => break,
                             }
                         }
@@ -53,7 +53,7 @@ fn killed_so_often(kills: u64) {
                 })
             })
             .collect();
-        // At different moments of a flush, which comes a second after the first delivery.
+        // The delays vary, to kill at different stages of a flush, which starts a second after the first delivery.
         std::thread::sleep(Duration::from_millis(300 + 137 * (kill * 20 / kills)));
         is_over.store(true, Ordering::Relaxed);
         serving.kill();

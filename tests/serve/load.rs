@@ -1,5 +1,5 @@
-//! Measures the receiver: deliveries a second with an fsync before each answer, beside the same receiver without
-//! storage. The load comes from another process. Not a test: run it by hand, on a machine that does nothing else.
+//! Measures the receiver: deliveries per second with an fsync before each answer, and the same receiver without
+//! storage. Another process generates the load. This is no test: run it by hand, on an idle machine.
 //!
 //! `cargo test --release -- serve::load::measure --ignored --nocapture`
 
@@ -26,7 +26,7 @@ const ADDRESS: &str = "STUDYSYNC_LOAD_ADDRESS";
 const CONNECTIONS: &str = "STUDYSYNC_LOAD_CONNECTIONS";
 const LENGTH: Duration = Duration::from_secs(6);
 
-/// The other process: posts as fast as it is answered, and prints what came of it.
+/// The load generator: posts as fast as it receives answers, and prints the results.
 #[test]
 #[ignore = "started by `measure`"]
 #[expect(clippy::disallowed_methods, reason = "what the measurement tells its client")]

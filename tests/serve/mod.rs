@@ -1,5 +1,5 @@
-//! `serve` as the service and hostile clients see it: the real binary on a real socket.
-//! Nights run in simulated time (`nights`).
+//! `serve` as the service and hostile clients see it: the real binary on a real socket. The tests of nights run in
+//! simulated time (`nights`).
 
 mod changed_secrets;
 mod deliveries;
@@ -27,12 +27,12 @@ use serde_json::Value;
 use crate::harness::{Place, Tables};
 
 pub const SECRET: &str = "webhook-5ecret-of-the-tests";
-/// No schedule: nobody retries, so the first failure counts.
+/// No schedule, so a failed run is not retried and the first failure counts.
 pub const IDLE: &str = "schedule = \"off\"\nwake_secs = 0\nflush_secs = 1\n";
-/// Longer than anything here should take.
+/// An upper bound of all waits in these tests.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// A place whose configuration has these lines under `[serve]`.
+/// A place with these lines in `[serve]` of its configuration.
 pub fn place_for(service: &crate::harness::Service, serve: &str) -> Place {
     Place::new(service)
         .with_config(&format!(
@@ -42,14 +42,14 @@ pub fn place_for(service: &crate::harness::Service, serve: &str) -> Place {
         .with_env("STUDYSYNC_WEBHOOK_SECRET", SECRET)
 }
 
-/// A `serve` that runs; dropping it kills it.
+/// A running `serve`; dropping it kills the process.
 pub struct Serving {
     child: Child,
     pub address: SocketAddr,
 }
 
 impl Serving {
-    /// Starts it and waits until it listens.
+    /// Starts `serve` and waits until it listens.
     pub fn start(place: &Place) -> Serving {
         Serving::of(place.command(&["serve"]))
     }
@@ -67,13 +67,13 @@ impl Serving {
         self.child.id()
     }
 
-    /// `kill -9`.
+    /// Sends SIGKILL.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// SIGTERM; returns the exit code.
+    /// Sends SIGTERM and returns the exit code.
     pub fn stop(mut self) -> i32 {
         let pid = rustix::process::Pid::from_raw(self.child.id() as i32).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
@@ -84,12 +84,12 @@ impl Serving {
         format!("http://{}/webhook", self.address)
     }
 
-    /// Posts with the secret.
+    /// Posts a body with the secret, and returns the status.
     pub fn post(&self, body: &[u8]) -> u16 {
         Poster::connect(self.address).and_then(|mut poster| poster.post(SECRET, body)).unwrap_or(0)
     }
 
-    /// The body of a GET, and its status.
+    /// Returns the status and the body of a GET.
     pub fn get(&self, path: &str) -> (u16, String) {
         let request = format!("GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.address);
         let answer = raw(self.address, request.as_bytes());
@@ -101,13 +101,13 @@ impl Serving {
         serde_json::from_str(&self.get("/healthz").1).unwrap()
     }
 
-    /// The value of a counter without labels.
+    /// Returns the value of a counter without labels.
     pub fn metric(&self, name: &str) -> i64 {
         let text = self.get("/metrics").1;
         crate::harness::sample(&text, name).unwrap_or_else(|| panic!("{name} is not in {text}")) as i64
     }
 
-    /// Waits until nothing is left in the inbox and nothing is under way.
+    /// Waits until the inbox is empty and no flush is active.
     pub fn wait_until_flushed(&self) {
         let begun = Instant::now();
         loop {
@@ -128,7 +128,7 @@ impl Drop for Serving {
     }
 }
 
-/// Waits for something, and panics when it does not come.
+/// Waits until a condition is true, and panics if it never is.
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -137,23 +137,23 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Sends exactly these bytes and reads all that comes back.
+/// Sends exactly these bytes and returns the complete answer.
 pub fn raw(address: SocketAddr, bytes: &[u8]) -> String {
     let mut answer = Vec::new();
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(WAIT_MAX)).unwrap();
-    // A server that has heard enough may close before all is sent.
+    // The server may close the connection before it has received everything.
     let _ = stream.write_all(bytes);
     let _ = stream.read_to_end(&mut answer);
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// The status of an answer; 0 if there is none.
+/// Returns the status of an answer; 0 if there is none.
 pub fn status_of(answer: &str) -> u16 {
     answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0)
 }
 
-/// One connection that is kept open.
+/// A persistent connection.
 pub struct Poster(BufReader<TcpStream>);
 
 impl Poster {
@@ -164,7 +164,7 @@ impl Poster {
         Ok(Poster(BufReader::new(stream)))
     }
 
-    /// The status; an error if the connection broke, and then nobody knows whether the body was stored.
+    /// Posts a body and returns the status. After a connection error it is unknown whether the body was stored.
     pub fn post(&mut self, secret: &str, body: &[u8]) -> std::io::Result<u16> {
         let head = format!(
             "POST /webhook HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {secret}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
@@ -191,7 +191,7 @@ impl Poster {
     }
 }
 
-/// An answer event with a number that makes it one of its own.
+/// Returns the body of an answer event that this number makes unique.
 pub fn answer_body(number: u64) -> String {
     format!(
         r#"{{"id":{number},"environmentId":"e","createdAt":"2026-01-31T08:00:00.000Z","responseGroupUid":"group-{number}","response":"answer {number}","surveyId":4100,"question":"Why?","questionType":"open","timestamp":{},"eventType":"survey_response","eventName":"surveyResponse"}}"#,
@@ -199,7 +199,7 @@ pub fn answer_body(number: u64) -> String {
     )
 }
 
-/// Each warehouse's events, by a query over `webhook_events`.
+/// Calls `check` with the tables of each warehouse.
 pub fn in_each(place: &Place, check: impl Fn(&str, &Tables)) {
     for (name, tables) in place.warehouses() {
         check(name, &tables);

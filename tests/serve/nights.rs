@@ -1,6 +1,6 @@
 //! Thirty nights of `serve` in simulated time: answers, edits, deletions and status changes all day; webhooks that are
-//! lost, repeated and shuffled; faults, rate limits, kills during runs and hours without the process. Each morning the
-//! nightly run is done once, and the warehouses equal the service. No operator helps.
+//! lost, repeated and reordered; faults, rate limits, kills during runs, and hours without the process. Each morning
+//! the nightly run is done once, and the warehouses equal the service. No operator helps.
 
 use std::{
     fs,
@@ -41,7 +41,7 @@ use crate::harness::{
 const BASE_URL: &str = "http://127.0.0.1:9";
 const TWO_MS: i64 = 2 * HOUR_MS;
 
-/// SplitMix64.
+/// SplitMix64, a random number generator.
 struct Dice(u64);
 
 impl Dice {
@@ -57,11 +57,11 @@ impl Dice {
     }
 }
 
-/// The machine: a folder, a clock, a network, and a process that may be killed.
+/// The machine: a folder, a clock, a network, and a process that can be killed.
 struct Machine {
     folder: TempDir,
     sandbox: InProcess,
-    /// Where this machine's time begins: tokio's stands still until something waits.
+    /// The start of this machine's time. Tokio's paused clock stands still until a task waits.
     begun: tokio::time::Instant,
     is_down: Arc<Mutex<bool>>,
     rng: Rng,
@@ -73,7 +73,7 @@ struct Process {
     task: tokio::task::JoinHandle<()>,
     stop: CancellationToken,
     killed: Arc<Notify>,
-    /// The durable step before which it is killed, counted from here; 0: none.
+    /// The process is killed before this durable step, counted from now; 0: never.
     kill_in: Arc<AtomicI64>,
 }
 
@@ -98,7 +98,7 @@ impl Machine {
         NOW_MS + self.begun.elapsed().as_millis() as i64
     }
 
-    /// Lets time go by: the service's clock follows this machine's.
+    /// Advances the time. The service's clock follows this machine's clock.
     async fn sleep_until(&mut self, at_ms: i64) {
         while self.now_ms() < at_ms {
             let step_ms = (at_ms - self.now_ms()).min(5 * MINUTE_MS) as u64;
@@ -111,7 +111,7 @@ impl Machine {
             self.set_clock();
             if was_killed {
                 self.bury().await;
-                // Somebody restarts it, as systemd would.
+                // Restarts the process, as systemd would.
                 self.start().await;
             }
         }
@@ -195,12 +195,12 @@ impl Machine {
         let daemon = Daemon::new(self.settings(), system, Arc::clone(&state)).unwrap();
         let stop = CancellationToken::new();
         let stopped = stop.clone();
-        // A process that was killed ends as it likes: its folder is thrown away.
+        // The result of a killed process does not matter: its folder is discarded.
         let task = tokio::spawn(async move { drop(daemon.run(stopped).await) });
         self.process = Some(Process { state, task, stop, killed, kill_in });
     }
 
-    /// The process was killed: what it left behind takes the place of what it went on to do.
+    /// Completes a kill: replaces the folder with the copy from the time of the kill.
     async fn bury(&mut self) {
         let process = self.process.take().unwrap();
         process.task.abort();
@@ -216,7 +216,7 @@ impl Machine {
         }
     }
 
-    /// The service posts these; a process that is not there hears nothing, and they are not posted again.
+    /// Posts these bodies as the service does. If the process is not running, they are lost and not posted again.
     fn post(&self, bodies: &[String], dice: &mut Dice, stored: &mut Vec<String>) {
         let Some(process) = &self.process else { return };
         let mut inbox = Inbox::open(&self.root().join("state/checkpoints.sqlite"), BASE_URL, "default").unwrap();
@@ -259,7 +259,7 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// What the service does at night.
+/// Draws the service's faults of a night.
 fn weather(dice: &mut Dice) -> Faults {
     let calm = Faults::default();
     match dice.below(5) {
@@ -271,7 +271,7 @@ fn weather(dice: &mut Dice) -> Faults {
     }
 }
 
-/// How many of each a number of nights has at least.
+/// The minimum number of each event in a number of nights.
 struct Troubles {
     kills: u64,
     absences: u64,
@@ -301,7 +301,7 @@ async fn play_nights(nights: i64, at_least: &Troubles) {
     machine.start().await;
     for night in 1..=nights {
         let day_ms = midnight_ms + (night - 1) * DAY_MS;
-        // The day: the first one begins at eight.
+        // The day; the first one begins at eight.
         for hour in [10, 14, 19] {
             machine.sleep_until(day_ms + hour * HOUR_MS + dice.below(HOUR_MS as u64) as i64).await;
             let summary = machine.control().apply_changes(&ChangeRequest {
@@ -317,8 +317,7 @@ async fn play_nights(nights: i64, at_least: &Troubles) {
             let bodies = machine.control().webhook_bodies(&summary);
             machine.post(&bodies, &mut dice, &mut stored);
         }
-        // The night: weather, a network that is gone for a while, a kill somewhere in the run,
-        // or nobody at home at two.
+        // The night: faults, a network that fails for a while, a kill during the run, or no process at two o'clock.
         let tick_ms = day_ms + DAY_MS + TWO_MS;
         machine.sleep_until(tick_ms - 30 * MINUTE_MS).await;
         machine.control().set_faults(weather(&mut dice)).unwrap();
@@ -389,7 +388,7 @@ fn p5_a_retry_after_of_a_month_costs_one_night() {
     });
 }
 
-/// One run of the night's schedule came to its end, however many it took.
+/// Asserts that one run of the night's schedule ended, after any number of attempts.
 fn assert_the_run_was_done_once(machine: &Machine, tick_ms: i64, when: &str) {
     let state = machine.root().join("state/checkpoints.sqlite");
     let noted = Inbox::open_read_only(&state).unwrap().unwrap().schedule().unwrap().unwrap();
@@ -398,7 +397,7 @@ fn assert_the_run_was_done_once(machine: &Machine, tick_ms: i64, when: &str) {
     let of_night: Vec<_> = runs.iter().filter(|run| run.command == "sync" && run.started_ms >= tick_ms).collect();
     let done = of_night.iter().filter(|run| matches!(run.exit_code, Some(0 | 3))).count();
     let outcomes: Vec<_> = of_night.iter().map(|run| (run.started_ms - tick_ms, &run.outcome)).collect();
-    // A kill between the run's end and the note of it lets it be done again, which changes nothing.
+    // A kill between the end of the run and its record lets the run repeat. The repetition changes nothing.
     assert!((1..=2).contains(&done), "{when}: {outcomes:?}");
 }
 
@@ -412,7 +411,7 @@ fn assert_warehouses(machine: &Machine, expected: &Expected, when: &str) {
     }
 }
 
-/// Each delivery that was stored is in both warehouses once, and the changes of status follow from each other.
+/// Asserts that each stored delivery is in both warehouses once, and that status changes are consecutive.
 fn assert_deliveries(machine: &Machine, stored: &[String]) {
     let root = machine.root();
     for (name, tables) in [
@@ -421,14 +420,14 @@ fn assert_deliveries(machine: &Machine, stored: &[String]) {
     ] {
         let mut found: Vec<String> =
             tables.rows_of("SELECT raw FROM webhook_events").into_iter().filter_map(|row| row[0].clone()).collect();
-        // A product's number comes as a number or as a text; that makes no other event of it.
+        // The product id is a number or a text; both forms are the same event.
         let normal = |body: &String| body.replace("\"productId\":\"17\"", "\"productId\":17");
         let mut wanted: Vec<String> = stored.iter().map(normal).collect();
         found = found.iter().map(normal).collect();
         let is_timeless = |body: &String| body.contains("\"oldStatus\"");
         found.sort();
         wanted.sort();
-        // The same change of status on another day is another event.
+        // The same status change on another day is another event.
         wanted.dedup_by(|left, right| left == right && !is_timeless(left));
         let missing = wanted.iter().find(|body| found.binary_search(body).is_err());
         assert!(found == wanted, "{name}: {} events, {} were stored, not {missing:?}", found.len(), wanted.len());

@@ -1,4 +1,4 @@
-//! Response rates from webhooks and lists together, compared with a second computation over bodies and answers.
+//! Response rates from webhooks and lists together, compared with a second computation from bodies and answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,26 +11,26 @@ use crate::harness::{Cell, DAY_MS, NOW_MS, Service, Tables, connect, days_ago, s
 const NO_SCHEDULE: &str = "schedule = \"off\"\nwake_secs = 0\nflush_secs = 1\n";
 const KINDS: [&str; 4] = ["study_sent", "study_seen", "answer_submitted", "study_submitted"];
 
-/// What is known of a session.
+/// The known facts about a session.
 #[derive(Clone, Debug, Default)]
 struct Session {
     survey: Option<i64>,
     moments: Vec<i64>,
-    /// When each kind of webhook told of it.
+    /// The time of each kind of webhook about the session.
     told: BTreeMap<&'static str, i64>,
-    /// When a webhook told of the first answer that was no skip.
+    /// The time of the first webhook with an answer that is not skipped.
     told_answer: Option<i64>,
-    /// Whether a scan found it, also if its answers were deleted later.
+    /// Whether a scan found the session, even if its answers were deleted later.
     is_listed: bool,
     /// The triggers of its webhooks, by kind.
     triggers: BTreeMap<&'static str, String>,
     platform: Option<String>,
-    /// Its answers in the list: creation time, question, whether skipped.
+    /// The session's answers in the list: creation time, question, whether skipped.
     answers: Vec<(i64, i64, bool)>,
     snapshot_trigger: Option<String>,
 }
 
-/// The place of a question in its survey, by survey and question.
+/// The position of a question in its survey, by survey and question.
 type Ordinals = BTreeMap<(i64, i64), i64>;
 
 fn kind_of(body: &Value) -> Option<&'static str> {
@@ -52,7 +52,7 @@ fn earlier(told: &mut BTreeMap<&'static str, i64>, kind: &'static str, at: i64) 
     *held = at.min(*held);
 }
 
-/// Whether an answer says nothing; webhooks send lists and objects also as JSON inside a text.
+/// Returns whether an answer is empty. Webhooks also send lists and objects as JSON inside a text.
 fn is_blank(response: &Value) -> bool {
     match response {
         Value::Null => true,
@@ -267,7 +267,7 @@ fn response_rates_equal_a_second_computation() {
     service.advance_days(1);
     let summary = service.change(&ChangeRequest { new_answers: 300, ..ChangeRequest::default() });
     let mut bodies = service.control().webhook_bodies(&summary);
-    // Studies that nobody answered, some of which name no session.
+    // Studies that nobody answered. Some of these webhooks have no session.
     let sent: Vec<Value> = (bodies.iter().map(|body| serde_json::from_str::<Value>(body).unwrap()))
         .filter(|body| body["action"] == "sent")
         .collect();
@@ -291,10 +291,10 @@ fn response_rates_equal_a_second_computation() {
     post_all(&bodies, &target);
     serving.wait_until_flushed();
     assert_eq!(serving.stop(), 0);
-    // Some answers are taken back before a scan comes by: only webhooks know them.
+    // Some answers are deleted before a scan finds them: only webhooks have them.
     service.change(&ChangeRequest { vanish_visitors: 15, within_ms: Some(3_600_000 * 20), ..ChangeRequest::default() });
     service.control().advance_clock(3_600_000);
-    // Exit code 3: so many answers that are gone at once need a look.
+    // Exit code 3: so many vanished answers at once need a look.
     place.run(&["sync", "--quiet", "--accept-vanished"]).expect(0);
     assert_stages("DuckDB", &place.duckdb_tables());
     assert_stages("Parquet", &Tables::parquet_with_views(&place.parquet()));
@@ -336,7 +336,7 @@ fn listed(session: &str, question: usize, question_type: &str, response: &str, a
     .to_string()
 }
 
-/// The body of the webhook of an answer.
+/// The body of an answer's webhook.
 fn told(session: &str, question: usize, question_type: &str, response: &Value, at_ms: i64) -> String {
     json!({
         "id": 1, "question": format!("Q{question}"), "questionType": question_type.to_lowercase(), "response": response,
@@ -425,7 +425,7 @@ fn p1_a_session_that_a_scan_found_is_not_only_of_webhooks() {
     serving.wait_until_flushed();
     assert_eq!(serving.stop(), 0);
     place.run(&["backfill", "--from", &days_ago(5), "--quiet"]).expect(0);
-    // One is deleted at the service, one vanishes there.
+    // One answer is deleted at the service, another one vanishes.
     let deleted =
         listed(&sessions[4], 1, "NPS", "9", at_ms).replacen('{', "{\"deletedAt\":\"2026-01-30T18:00:00Z\",", 1);
     service.control().plant(ListName::Responses, &deleted, None).unwrap();
@@ -454,7 +454,7 @@ fn p1_a_session_that_a_scan_found_is_not_only_of_webhooks() {
     };
     assert_known(&place.duckdb_tables());
     assert_known(&Tables::parquet_with_views(&place.parquet()));
-    // Earlier versions stored ids as they came.
+    // Earlier versions stored ids without normalizing them.
     let connection = connect();
     connection
         .execute_batch(&format!(

@@ -1,6 +1,6 @@
-//! The schedule as people see it: one run catches up on missed runs, a stop during a run loses nothing, two runs never
-//! overlap. The simple ways to run without `serve` in `examples/` work verbatim; `make schedulers` runs all of them for
-//! each exit code.
+//! The schedule from the user's view: one run replaces all missed runs, a stop during a run loses nothing, and two runs
+//! never overlap. The simple ways to run without `serve` in `examples/` work unchanged; `make schedulers` runs all of
+//! them for each exit code.
 
 use std::{process::Command, time::Instant};
 
@@ -13,7 +13,7 @@ use crate::harness::{DAY_MS, Done, KEY, NOW_MS, Place, Service, days_ago, small}
 
 pub const NIGHTLY: &str = "schedule = \"0 2 * * *\"\nwake_secs = 0\nflush_secs = 1\n";
 
-/// Notes that the run of so many days ago was the last.
+/// Records that the last run of the schedule was this many days ago.
 pub fn last_run_was(place: &Place, service: &Service, days: i64) {
     std::fs::create_dir_all(place.state().parent().unwrap()).unwrap();
     let inbox = Inbox::open(&place.state(), &service.base_url(), "default").unwrap();
@@ -46,7 +46,7 @@ fn one_run_catches_up_on_missed_runs() {
     assert!(next.ends_with("T02:00:00Z"), "{next}");
     assert!(place.run(&["status"]).stdout.contains("serve: running, schedule 0 2 * * * UTC"));
     assert_eq!(serving.stop(), 0);
-    // Nothing is missed any more.
+    // No run is missed any more.
     let serving = Serving::start(&place);
     std::thread::sleep(std::time::Duration::from_secs(2));
     assert_eq!(serving.stop(), 0);
@@ -181,14 +181,14 @@ fn the_documented_schedules_without_serve_work_verbatim() {
     let crontab = example("cron/studysync");
     let lines = crontab.lines().filter_map(|line| line.split_once(" studysync  ")).map(|halves| halves.1.to_owned());
     let [nightly, watch] = lines.collect::<Vec<_>>().try_into().unwrap();
-    // What cron mails: the streams that are behind, and nothing where none is.
+    // The output that cron mails: the streams that are behind, or nothing.
     let before = shell(&watch).expect(0).stdout;
     assert!(before.contains("BEHIND  responses: nothing is complete"), "{before}");
     assert_eq!(shell(&nightly).expect(0).stdout, "");
     assert_eq!(shell(&watch).expect(0).stdout, "");
     let report = std::fs::read_to_string(place.path("runs.ndjson")).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&report).unwrap()["outcome"], "done");
-    // systemd: the unit's own command.
+    // systemd: the command of the unit.
     let unit =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/systemd/studysync.service")).unwrap();
     // systemd joins lines that end with a backslash, and reads `$$` as `$`.
@@ -204,7 +204,7 @@ fn the_documented_schedules_without_serve_work_verbatim() {
 fn a_tick_that_was_done_in_the_future_hides_no_other_tick() {
     let service = Service::start(small(60, 3));
     let place = place_for(&service, NIGHTLY);
-    // The clock was ten years ahead, and serve did a tick of that time.
+    // The clock was ten years ahead, and `serve` completed a scheduled run at that time.
     last_run_was(&place, &service, -3650);
     let serving = Serving::start(&place);
     until("a plan", || serving.health()["next_run_at"].is_string());

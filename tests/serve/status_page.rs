@@ -1,5 +1,4 @@
-//! The status page: who may see it, what it shows of a failed night and of an active
-//! run, and that it updates by events.
+//! The status page: access, its content after a failed night and during a run, and updates by events.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +17,7 @@ const TOKEN: &str = "status-t0ken-of-the-tests";
 const TOKEN_VARIABLE: &str = "STUDYSYNC_STATUS_TOKEN";
 const NIGHTLY: &str = "schedule = \"0 2 * * *\"\nwake_secs = 0\nflush_secs = 1\n";
 
-/// The whole answer to a request with these lines of head.
+/// Returns the complete answer to a request with these header lines.
 fn ask(address: SocketAddr, method: &str, path: &str, head: &str, body: &str) -> String {
     let request =
         format!("{method} {path} HTTP/1.1\r\n{head}connection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len());
@@ -29,7 +28,7 @@ fn get(address: SocketAddr, path: &str, head: &str) -> String {
     ask(address, "GET", path, &format!("host: {address}\r\n{head}"), "")
 }
 
-/// A line of the answer's head, in lower case.
+/// Returns a header line of the answer, in lower case.
 fn header(answer: &str, name: &str) -> Option<String> {
     let head = answer.split("\r\n\r\n").next()?;
     head.lines().find_map(|line| line.strip_prefix(&format!("{name}: "))).map(str::to_owned)
@@ -73,7 +72,7 @@ fn the_status_page_is_read_only_with_strict_headers() {
             assert_eq!(status_of(&answer), 405, "{method} {path}");
         }
     }
-    // Nothing that the policy would keep from working, and nothing from elsewhere.
+    // The page has nothing that its content security policy blocks, and nothing from other hosts.
     let page = serving.get("/").1;
     for forbidden in ["<style", " style=", "onclick", "https://", "http://"] {
         assert!(!page.contains(forbidden), "{forbidden} in {page}");
@@ -170,7 +169,7 @@ fn p11_a_token_protects_the_page_and_browsers_sign_in_once() {
     }
     let cookie = format!("cookie: {}\r\n", cookie.split(';').next().unwrap());
     assert_eq!(status_of(&get(address, "/", &cookie)), 200);
-    // Guesses: ten a minute, of whatever kind; who is in stays in.
+    // At most ten failed sign-ins per minute of any kind; existing sessions keep working.
     let wrong: Vec<u16> = (0..12).map(|nth| status_of(&sign_in("", &format!("wrong{nth}")))).collect();
     assert_eq!((wrong.contains(&401), wrong.last()), (true, Some(&429)), "{wrong:?}");
     let limited = sign_in("", TOKEN);
@@ -179,7 +178,7 @@ fn p11_a_token_protects_the_page_and_browsers_sign_in_once() {
     serving.stop();
 }
 
-/// What a `serve` says that does not start.
+/// Returns the error of a `serve` that does not start.
 fn refused_start(place: &Place) -> String {
     let mut child = place.spawn(&["serve"]);
     let begun = Instant::now();
@@ -214,10 +213,10 @@ fn p11_a_public_address_needs_a_token_or_no_page() {
     serving.stop();
 }
 
-/// A page that listens to events.
+/// A client that listens to the page's events.
 struct Listening {
     stream: BufReader<TcpStream>,
-    /// The parts as they came last.
+    /// The latest version of each part.
     parts: BTreeMap<String, String>,
 }
 
@@ -263,7 +262,7 @@ fn events_follow_a_run_until_it_is_in_the_table() {
     listening.hear("under-way", "Nothing is under way.");
     listening.hear("runs", "✓ done");
     listening.hear("verdict", "Healthy");
-    // It ends with the process, and at once.
+    // The event stream ends at once when the process ends.
     assert_eq!(serving.stop(), 0);
     let mut rest = String::new();
     std::io::Read::read_to_string(&mut listening.stream, &mut rest).unwrap();
@@ -294,7 +293,7 @@ fn p8_the_number_of_event_streams_is_limited() {
     serving.stop();
 }
 
-/// An open request for `/events`, and the head of its answer.
+/// Opens a request for `/events`, and returns its connection and the head of the answer.
 fn follow(address: SocketAddr) -> (TcpStream, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(format!("GET /events HTTP/1.1\r\nhost: {address}\r\n\r\n").as_bytes()).unwrap();
@@ -330,7 +329,7 @@ fn two_servers_on_one_host_keep_their_sign_ins() {
         let answer = ask(serving.address, "POST", "/login", &head, &format!("token={TOKEN}"));
         let cookie = header(&answer, "set-cookie").unwrap();
         let (name, value) = cookie.split(';').next().unwrap().split_once('=').unwrap();
-        // A browser keeps one cookie of a name for the host, whatever the port.
+        // A browser keeps one cookie per name and host, for all ports.
         jar.insert(name.to_owned(), value.to_owned());
     }
     let cookies: Vec<_> = jar.iter().map(|(name, value)| format!("{name}={value}")).collect();

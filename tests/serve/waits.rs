@@ -1,4 +1,4 @@
-//! `serve` answers while a run or a flush waits for something that never comes, and a signal ends it then too.
+//! `serve` answers while a run or a flush waits for an event that never comes, and a signal still ends the process.
 
 use std::{
     any::Any,
@@ -20,18 +20,18 @@ use crate::{
     world::locks::Holder,
 };
 
-/// A run starts at once, because the last tick was missed, and it alone: a webhook starts none.
+/// A run starts at once, because the last one was missed. Webhooks trigger no other run.
 const NIGHTLY: &str = "schedule = \"0 2 * * *\"\nwake_secs = 0\nflush_secs = 1\n";
 /// Longer than the tests take.
 const FOR_EVER: &str = "[warehouse]\nlock_wait_secs = 3600\n";
 
-/// What keeps the wait going until it is dropped.
+/// Keeps the wait going until it is dropped.
 type Held = Box<dyn Any>;
 
-/// Begins a wait.
+/// Starts a wait.
 type Hold = fn(&Place) -> Held;
 
-/// Each step that opens a run, and what makes it wait for ever.
+/// Each step at the start of a run that can block, and how to block it forever.
 const HOLDS: &[(&str, Hold)] = &[
     ("an analyst has the DuckDB file", |place| Box::new(Holder::of(place, "reads"))),
     ("another process writes the Parquet folder", |place| locked(&place.parquet().join(".studysync/lock"))),
@@ -52,7 +52,7 @@ const HOLDS: &[(&str, Hold)] = &[
     }),
 ];
 
-/// Puts a pipe that nobody writes into the place of a file.
+/// Replaces a file with a pipe that nobody writes to.
 fn pipe(path: &Path) -> Held {
     let _ = fs::remove_file(path);
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
@@ -65,7 +65,7 @@ fn locked(path: &Path) -> Held {
     Box::new(file)
 }
 
-/// A place whose first night is over, and whose key comes from where the hold is.
+/// A place after its first night. For the waits on a key, its key comes from the blocked source.
 fn place_of(service: &Service, hold: &str) -> Place {
     let key = match hold {
         "the key file does not answer" => "[service]\napi_key_file = \"key.txt\"\n".to_owned(),
@@ -90,8 +90,8 @@ fn miss_nights(service: &Service, place: &Place) {
     inbox.store_schedule(&ScheduleEntry { expression, done_tick_ms, ..ScheduleEntry::default() }).unwrap();
 }
 
-/// Asserts that deliveries and probes are answered. The wait has no end, so an answer at all proves that nobody waits
-/// for it; the quickest of several attempts does not depend on the load of the machine.
+/// Asserts that deliveries and probes are answered. The wait never ends, so any answer proves that the answer does not
+/// depend on it. The fastest of several attempts does not depend on the load of the machine.
 fn assert_answers(serving: &Serving, hold: &str) {
     let mut quickest = [Duration::MAX; 5];
     for attempt in 0..5 {
@@ -104,7 +104,7 @@ fn assert_answers(serving: &Serving, hold: &str) {
                 3 => serving.get("/metrics").0,
                 _ => serving.get("/api/status").0,
             };
-            // The health may be bad meanwhile, and says why.
+            // The health may be bad meanwhile; the answer says why.
             assert!(answered == status || (kind == 1 && answered == 503), "{hold}: {kind} is answered {answered}");
             quickest[kind] = quickest[kind].min(begun.elapsed());
         };
@@ -145,7 +145,7 @@ fn p8_serve_answers_while_a_flush_waits() {
     drop(holder);
     serving.wait_until_flushed();
     assert_eq!(serving.stop(), 0);
-    // Readers of Parquet see deliveries after a publish, which the next run does.
+    // Readers of Parquet see deliveries after the next run, which publishes them.
     place.run(&["sync"]).expect(0);
     super::in_each(&place, |name, tables| assert_eq!(tables.count("SELECT count(*) FROM webhook_events"), 6, "{name}"));
 }
@@ -194,7 +194,7 @@ fn a_command_that_is_ended_takes_its_children_with_it() {
         until("the command", || begun_file.exists());
         rustix::process::kill_process(rustix::process::Pid::from_child(&run), rustix::process::Signal::TERM).unwrap();
         let begun = Instant::now();
-        // The children have the standard error of the program too: its end comes only after the last of them.
+        // The child processes share the program's standard error, so it is closed only after the last of them ends.
         let output = run.wait_with_output().unwrap();
         assert!(begun.elapsed() < Duration::from_secs(55), "a child of {arguments:?} is left: {:?}", begun.elapsed());
         assert_eq!(output.status.code(), Some(130), "{arguments:?}");

@@ -1,5 +1,5 @@
-//! `/healthz`, `/readyz` and `/metrics`: red when somebody must act, in the words of the
-//! run, and green after the recovery.
+//! `/healthz`, `/readyz` and `/metrics`: red when somebody must act, with the run's own messages, and green after the
+//! recovery.
 
 use serde_json::Value;
 use studysync::state::Inbox;
@@ -73,8 +73,7 @@ fn a_lagging_stream_turns_healthz_red_after_one_night() {
     let place = place_for(&service, &format!("max_lag = \"5m\"\n{IDLE}"));
     let serving = Serving::start(&place);
     assert_eq!(codes(&health(&serving, 200)), [("never_ran".to_owned(), false)], "before the first night");
-    // Answers of the last ten minutes are left to the next run,
-    // so the newest are always further behind than allowed here.
+    // Answers of the last ten minutes are left to the next run, so the lag always exceeds this limit.
     sync(&place, crate::harness::KEY, 0);
     let red = health(&serving, 503);
     assert!(codes(&red).contains(&("behind".to_owned(), true)), "{red:#}");
@@ -99,7 +98,7 @@ fn readyz_is_red_until_deliveries_can_be_stored_again() {
     let serving = Serving::start(&place);
     let rename = |from: &str, to: &str| inbox.execute(&format!("ALTER TABLE {from} RENAME TO {to}"), []).unwrap();
     rename("meta", "meta_away");
-    // Nobody posts anything: it is tried out all the same.
+    // No delivery arrives: `serve` tests the inbox by itself.
     until("the first probe", || {
         serving.get("/readyz") == (503, "{\"status\":\"deliveries cannot be stored\"}".to_owned())
     });
