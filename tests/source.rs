@@ -15,7 +15,7 @@ use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate, matchers::p
 
 const PAGES: usize = 20;
 
-/// A token bucket that tells refused clients to come back in a second, and watches whether they obey.
+/// A token bucket that sends `Retry-After: 1` to refused clients, and records whether they obey.
 struct Limited {
     per_sec: f64,
     burst: f64,
@@ -43,7 +43,7 @@ impl Respond for Limited {
         bucket.tokens = (bucket.tokens + since * self.per_sec).min(self.burst);
         if bucket.tokens < 1.0 {
             bucket.refused += 1;
-            // Requests that were on their way when this answer left cannot have known of it.
+            // Requests that were in flight when this answer was sent could not obey it.
             bucket.closed_until = Some(now + Duration::from_secs(1));
             return ResponseTemplate::new(429).insert_header("retry-after", "1");
         }
@@ -111,11 +111,11 @@ async fn p5_eight_parallel_windows_obey_one_limit_and_lose_nothing() {
     assert_eq!(stats.by_status.get(&429).copied().unwrap_or(0), u64::from(bucket.refused));
     assert!(bucket.refused >= 1, "the limit was never met, so this proves nothing");
     assert!(bucket.refused <= 16, "{} of {} refused", bucket.refused, stats.total);
-    // At the moment of a refusal at most three others were on their way, on a busy machine for long;
-    // whatever came at the end of the second was disobedience.
+    // At a refusal at most three other requests are in flight, on a busy machine for a long time. Requests near the end
+    // of the second disobey.
     let disobedient = bucket.too_early.iter().filter(|early| **early < Duration::from_millis(200)).count();
     assert_eq!(disobedient, 0, "{:?}", bucket.too_early);
-    // 150 requests beyond the burst at 20 a second take 7.5 s at best.
+    // 150 requests beyond the burst at 20 per second take at least 7.5 s.
     assert!(started.elapsed() < Duration::from_secs(120), "{:?}", started.elapsed());
     let rate = source.learned_rate().requests_per_sec.expect("a refusal teaches a rate");
     assert!((1.0..30.0).contains(&rate), "{rate}/s learned of 20/s");

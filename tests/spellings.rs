@@ -1,11 +1,11 @@
-//! JSON that is only spelled in another way is no edit, and a changed setting changes no data (P1, P4).
+//! Another spelling of the same JSON is no edit, and a changed setting changes no data (P1, P4).
 
 use serde_json::{Value, json};
 use studysync_sandbox::{ChangeRequest, ListName};
 
 use crate::harness::{ALL_FLAGS, DAY_MS, Place, Service, days_ago, small};
 
-/// All history is scanned again by each run.
+/// Each run scans all history again.
 const AGAIN_EVERY_RUN: &str =
     "rescan = [\"all every run\"]\n[streams.themes]\nrescan = [\"all every run\"]\n[streams.surveys]\n";
 const AT: &str = "2026-01-20T10:00:00.000Z";
@@ -14,7 +14,8 @@ fn every_flag() -> String {
     format!("{ALL_FLAGS}{AGAIN_EVERY_RUN}")
 }
 
-/// Returns the value with another order of members, blanks, escapes, and another notation of numbers below `depth` 1.
+/// Returns the value with another order of members, other whitespace and escapes, and another notation of numbers below
+/// `depth` 1.
 fn respelled(value: &Value, depth: usize) -> String {
     match value {
         Value::Object(members) => {
@@ -33,7 +34,7 @@ fn respelled(value: &Value, depth: usize) -> String {
     }
 }
 
-/// Returns the JSON of a text with an escape for each character.
+/// Returns the JSON of a text with every character escaped.
 fn escaped(text: &str) -> String {
     let units: String = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
     format!("\"{units}\"")
@@ -158,7 +159,7 @@ fn p4_another_spelling_of_json_is_no_edit() {
         assert!(*stored == now, "{table} of {name}: stored texts stay as they came");
     }
 
-    // Other values are edits: the order of a list, and a number.
+    // Other values are edits: another order of a list, and another number.
     let edited = |record: &Value| {
         let mut record = record.clone();
         match record["questionId"].as_i64() {
@@ -173,7 +174,7 @@ fn p4_another_spelling_of_json_is_no_edit() {
     assert_eq!(report["streams"]["responses"]["updated"], 2, "{report}");
 }
 
-/// What an earlier version stored: other hashes for rows whose JSON is not in its canonical spelling.
+/// The data of an earlier version: it hashed rows differently if their JSON is not in its canonical spelling.
 const EARLIER_HASHES: &str = "UPDATE responses SET _row_hash = _row_hash + 1 WHERE response_group_uid = 'spelled';
     UPDATE visitor_snapshots SET _row_hash = _row_hash + 1 WHERE response_group_uid = 'spelled';
     UPDATE surveys SET _row_hash = _row_hash + 1; UPDATE themes SET _row_hash = _row_hash + 1 WHERE id = 900001;
@@ -189,7 +190,7 @@ fn p4_hashes_of_an_earlier_version_are_no_edits() {
     duckdb::Connection::open(place.duckdb()).unwrap().execute_batch(EARLIER_HASHES).unwrap();
     place.run(&["verify", "--from", &days_ago(20), "--to", &days_ago(1)]).expect(0);
     assert_nothing_changed(&place.report(&["sync"], 0));
-    // The clock stands still, so a scan can begin before the one that stored the rows.
+    // The clock stands still, so a scan can begin before the scan that stored the rows.
     let without_first_seen = |rows: &[crate::harness::Row]| {
         let mut rows = rows.to_vec();
         rows.iter_mut().for_each(|row| drop(row.remove("_first_seen_at")));
@@ -206,7 +207,7 @@ fn p4_hashes_of_an_earlier_version_are_no_edits() {
 fn p1_a_new_flag_is_no_changed_data() {
     let service = Service::start(small(600, 20));
     plant(&service, Value::to_string);
-    // The same question, spelled as another number: two records with one key and equal times.
+    // The same question id, spelled as another number: two records with one key and equal times.
     let twin = r#"{"createdAt":"2026-01-20T10:00:00.000Z","updatedAt":"2026-01-20T10:00:00.000Z","responseGroupUid":"spelled","questionId":4.0,
         "surveyId":5,"questionType":"LIKERT","questionText":"t","response":1,"url":"/twin","meta":{"os":"twin"}}"#;
     service.control().plant(ListName::Responses, twin, None).unwrap();
@@ -228,7 +229,7 @@ fn p1_a_new_flag_is_no_changed_data() {
         assert_eq!(tables.count("SELECT count(*) FROM response_history"), 1, "{name}");
     }
     assert_nothing_changed(&place.report(&["sync"], 0));
-    // Fewer flags again: nothing is blanked, and nothing is new.
+    // Fewer flags: no column becomes NULL, and no row is new.
     let place = place.with_config(&format!("[streams.responses]\nflags = []\n{AGAIN_EVERY_RUN}"));
     assert_nothing_changed(&place.report(&["sync"], 0));
 }
@@ -241,7 +242,7 @@ fn p1_counts_of_two_warehouses_are_those_of_the_data() {
     let first = place.report(&["sync"], 3);
     let all = first["streams"]["responses"]["inserted"].as_u64().unwrap();
     service.change(&ChangeRequest { edits: 10, within_ms: Some(15 * DAY_MS), ..ChangeRequest::default() });
-    // The reject is known, and the edits are edits, although all rows are new to the second warehouse.
+    // The reject is known, and the edits count as edits, although all rows are new to the second warehouse.
     let report = place.with_parquet().report(&["sync"], 0);
     let counts = &report["streams"]["responses"];
     let count = |name: &str| counts[name].as_u64().unwrap();

@@ -1,4 +1,4 @@
-//! What must hold after each run of any script.
+//! The assertions after each run of any script.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,30 +19,30 @@ use super::{
 };
 use crate::harness::{Row, content_columns, expected::CHILDREN};
 
-/// Parts of a run's time are rounded down each.
+/// The parts of a run's time are each rounded down.
 const ROUNDING_MS: u64 = 6;
-/// Timers of the runtime are late by so much at most, in simulated time.
+/// The maximum delay of the runtime's timers, in simulated time.
 const TIMER_US: u64 = 2000;
-/// Complete scans that wait for their commit, and one that is in it.
+/// Complete scans that wait for their commit, and one that is being committed.
 const READY_AND_COMMITTING: usize = 5;
-/// Applied scans that wait for the transaction to end.
+/// Applied scans that wait for the end of the transaction.
 const UNSEALED: usize = 64;
 
-/// How a run ended.
+/// The result of a run.
 pub struct Ended {
-    /// `None` when it could not be opened.
+    /// `None` if the run could not be opened.
     pub report: Option<RunReport>,
     pub error: Option<PipelineError>,
     pub was_killed: bool,
     pub log: Vec<LogEntry>,
-    /// Up to when the service's answers were settled then.
+    /// The end of the range in which the service's answers were settled.
     pub settled_ms: i64,
-    /// Spools that were there before it.
+    /// The number of spools before the run.
     pub left_spools: usize,
     pub spools_max: usize,
 }
 
-/// A run's end on one line.
+/// Describes the result of a run on one line.
 pub fn line(report: Option<&RunReport>, error: Option<&PipelineError>, was_killed: bool) -> String {
     let counts = report.map(|report| {
         let streams = report.streams.iter().filter(|(_, stream)| stream.windows > 0).map(|(name, stream)| {
@@ -61,7 +61,7 @@ pub fn line(report: Option<&RunReport>, error: Option<&PipelineError>, was_kille
 }
 
 impl Ended {
-    /// Rows that changed, by stream.
+    /// Returns the number of changed rows, by stream.
     pub fn changes(&self) -> BTreeMap<&'static str, u64> {
         let streams = self.report.iter().flat_map(|report| &report.streams);
         streams
@@ -106,17 +106,18 @@ impl Ended {
         }
     }
 
-    /// Nobody asks before the time that the service told (promise P5).
+    /// Asserts that no request was sent before the time of `Retry-After` (promise P5).
     fn nothing_was_sent_early(&self) {
         for entry in &self.log {
             let (Some(early_us), Some(told_us_ago)) = (entry.early_us, entry.told_us_ago) else { continue };
-            // A run may begin at the very instant at which the last one was told, and end: the log is this run's alone.
+            // A run may begin at the instant at which the refusal ended the run before. The log has only the requests
+            // of this run.
             let told_us = entry.arrived_us - told_us_ago;
             let was_told_in_this_run = self.log.iter().any(|other| {
                 let is_refusal = matches!(other.status, 429 | 503);
                 is_refusal && other.arrived_us <= told_us && other.completed_us.is_none_or(|at_us| at_us >= told_us)
             });
-            // Whoever had left at the same instant knew nothing of it.
+            // A request that was sent at the same instant could not obey the refusal.
             let is_early = early_us > TIMER_US && told_us_ago > 0 && was_told_in_this_run;
             assert!(!is_early, "a request came {early_us} µs before its time: {entry:?}");
         }
@@ -150,7 +151,7 @@ fn times_add_up(time: &TimeParts) {
     assert!(time.wall.abs_diff(parts) <= ROUNDING_MS, "{time:?}");
 }
 
-/// After a run that has done everything, nothing is under way: no spool, no part that waits, nothing half written.
+/// After a run that did all its work, there is no spool, no pending part and no temporary file.
 fn nothing_is_left_over(root: &Path, with_parquet: bool) {
     assert_eq!(spools(root), Vec::<std::path::PathBuf>::new(), "spools are left over");
     if !with_parquet {
@@ -163,8 +164,8 @@ fn nothing_is_left_over(root: &Path, with_parquet: bool) {
     }
 }
 
-/// Each scan is in the ledger once. The scans that are new in it believed no more vanished rows than may be believed
-/// unasked (promise P4), unless the user said so. Returns all scans.
+/// Asserts that each scan is in the ledger once. A new scan marked no more vanished rows than the program accepts
+/// without the user's consent (promise P4), unless the user consented. Returns all scans.
 pub fn ledger(contents: &Contents, known: &BTreeSet<String>, is_guarded: bool) -> BTreeSet<String> {
     const VANISHED_ROWS_MAX: i64 = 20;
     let rows = &contents.tables["sync_windows"];
@@ -180,7 +181,7 @@ pub fn ledger(contents: &Contents, known: &BTreeSet<String>, is_guarded: bool) -
     ids
 }
 
-/// What has no place in a table is kept as it came to the first scan that read it, whatever flags that scan had.
+/// Rejects are stored as the first scan received them, whatever flags that scan had.
 pub fn rejects(contents: &Contents, unplaceable: &[String]) {
     let texts = || contents.tables["rejects"].iter().filter_map(|row| row["raw"].as_deref());
     let kept: BTreeSet<String> = texts().map(without_flagged).collect();
@@ -190,7 +191,7 @@ pub fn rejects(contents: &Contents, unplaceable: &[String]) {
     }
 }
 
-/// Leaves out the members of a record that depend on flags. The service writes all but one of them last.
+/// Removes the members of a record that depend on flags. The service writes all but one of them last.
 fn without_flagged(record: &str) -> String {
     let last = ["url", "meta", "customMetadata", "visitorSnapshot"].map(|name| format!(",\"{name}\":"));
     let ends = last.iter().filter_map(|member| record.find(member.as_str()));
@@ -200,19 +201,19 @@ fn without_flagged(record: &str) -> String {
     format!("{before}{}", deleted.split_once(',').map_or("", |(_, after)| after))
 }
 
-/// How equal two warehouses are that took part in everything.
+/// How equal two warehouses must be if both took part in every run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Likeness {
-    /// In every table and column.
+    /// Equal in every table and column.
     InAll,
-    /// A run was killed between the two, so one may know of it and the other not.
+    /// A run was killed between the two commits, so only one of them may have the run.
     ButRuns,
-    /// After a kill the two may also apply neighbouring scans in another order; a row on the edge between them is then
-    /// first seen by the one or by the other. What the service says is equal, and which scans are applied.
+    /// After a kill, the two may also apply neighbouring scans in another order. The scan that first saw a row on their
+    /// boundary then differs. The service's data and the set of applied scans are equal.
     InContent,
 }
 
-/// Two warehouses that took part in everything are equal.
+/// Asserts that two warehouses that took part in every run are equal.
 pub fn twins(left: &Contents, right: &Contents, likeness: Likeness) {
     for (table, left_rows) in &left.tables {
         let is_of_the_service =
@@ -247,8 +248,8 @@ pub fn twins(left: &Contents, right: &Contents, likeness: Likeness) {
     }
 }
 
-/// Each recording of an answer that is there is a file of its content, or is told as lost;
-/// and no file is of anything else.
+/// Asserts that each recording of an existing answer is a file with its content, or is reported as lost, and that there
+/// are no other files.
 pub fn recordings(contents: &Contents, root: &Path, media: &Media) {
     let gone: BTreeSet<_> = (contents.tables["responses"].iter())
         .filter(|row| row["deleted_at"].is_some() || row["_vanished_at"].is_some())
@@ -267,14 +268,14 @@ pub fn recordings(contents: &Contents, root: &Path, media: &Media) {
                 assert!(bytes.len() as u64 >= media.bytes, "{}: {row:?}", contents.name);
             }
             Some("refused") => assert!(media.lost_percent > 0 || gone.contains(&key), "{}: {row:?}", contents.name),
-            // Hostile answers have links of any kind.
+            // The links of hostile answers can be anything.
             Some(_) => assert!(!is_link, "{}: {row:?}", contents.name),
             None => assert!(!is_link || gone.contains(&key), "{}: {row:?}", contents.name),
         }
     }
 }
 
-/// Versions end after they begin, and each survey has one that is current.
+/// Asserts that versions end after they begin, and that each survey has one current version.
 pub fn history(contents: &Contents) {
     let versioned = [
         ("survey_questions", "survey_question_history"),

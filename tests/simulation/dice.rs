@@ -1,6 +1,7 @@
 //! The random numbers of a seed. The same seed gives the same script on every machine.
 
-/// A sequence of numbers; each purpose of a seed has one of its own, so that one part of a script can change alone.
+/// A sequence of random numbers. Each purpose of a seed has its own sequence, so that one part of a script can change
+/// alone.
 pub struct Dice(u64);
 
 impl Dice {
@@ -18,12 +19,12 @@ impl Dice {
         bits ^ (bits >> 31)
     }
 
-    /// 0 up to, not with, `end`; 0 of nothing.
+    /// Returns a number from 0 to `end`, excluding `end`; 0 if `end` is 0.
     pub fn below(&mut self, end: u64) -> u64 {
         if end == 0 { 0 } else { self.bits() % end }
     }
 
-    /// Both ends included.
+    /// Returns a number of the range, including both ends.
     pub fn between(&mut self, from: i64, to: i64) -> i64 {
         from + self.below((to - from + 1).unsigned_abs()) as i64
     }
@@ -36,7 +37,7 @@ impl Dice {
         of[self.below(of.len() as u64) as usize].clone()
     }
 
-    /// Small numbers mostly, and now and then one of up to `2^powers`.
+    /// Returns mostly small numbers, and sometimes a number up to `2^powers`.
     pub fn skewed(&mut self, powers: u64) -> u64 {
         let scale = 1 << self.below(powers + 1);
         1 + self.below(scale)

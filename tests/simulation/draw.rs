@@ -1,4 +1,4 @@
-//! Draws the script of a seed. Plays nothing.
+//! Draws the script of a seed, and does not run it.
 
 use studysync::model::{DAY_MS, DurableStep, Flag, FlagSet, HOUR_MS, MINUTE_MS, Window};
 use studysync_sandbox::{
@@ -12,17 +12,17 @@ use super::{
 };
 use crate::harness::{KEY, NOW_MS};
 
-/// Runs of most scripts; one in eight has up to twice as many.
+/// Maximum runs of most scripts; one script in eight has up to twice as many.
 const RUNS_MAX: u64 = 5;
-/// How many of a hundred scripts are light:
-/// most faults show in one warehouse, few days and few runs, at a fraction of the cost.
+/// The percentage of light scripts. Most faults show with one warehouse, few days and few runs, at a fraction of the
+/// cost.
 const LIGHT_PERCENT: u64 = 80;
 const LIGHT_DAYS_MAX: u32 = 2;
 const LIGHT_RUNS_MAX: u64 = 3;
 
 /// The script of a seed.
 pub fn draw(seed: u64) -> Script {
-    // By dice of its own, so that it changes nothing else; what once failed stays as it was.
+    // Its own sequence of random numbers does not change the other choices. Regression seeds stay as they were.
     let mut light_dice = Dice::new(seed, 3);
     let is_light = light_dice.percent(LIGHT_PERCENT) && !super::REGRESSIONS.iter().any(|(once, _)| *once == seed);
     let only = is_light.then(|| light_dice.pick(&[Warehouses::DuckDb, Warehouses::Parquet]));
@@ -49,7 +49,7 @@ pub fn draw(seed: u64) -> Script {
         faults: Faults { media: recordings.clone().unwrap_or_default(), ..habits(&mut dice, ties_per_ms) },
         ..Settings::default()
     };
-    // A page full of one millisecond leads to itself where ties are repeated.
+    // If ties are repeated, a page that is full with one millisecond would return the same page token forever.
     let page_rows_min = i64::from(ties_per_ms) * 3 + 3;
     let page_rows = page_rows_min.max(dice.pick(&[8, 25, 200])) as u32;
     let first_sync_days = dice.between(1, i64::from(days) + 1) as u32;
@@ -86,7 +86,7 @@ pub fn draw(seed: u64) -> Script {
     }
 }
 
-/// Every third seed plays on rough data. Its worlds are small, so that what is rare elsewhere is frequent in them.
+/// Every third seed uses rough data. Its worlds are small, so that rare cases are frequent in them.
 fn rough(seed: u64) -> Option<Rough> {
     let mut dice = Dice::new(seed, 4);
     let is_rough = seed.is_multiple_of(3) && !super::REGRESSIONS.iter().any(|(once, _)| *once == seed);
@@ -110,7 +110,7 @@ fn recordings(seed: u64) -> Option<Media> {
     })
 }
 
-/// Half of the kills hit where recordings are kept and told.
+/// Half of the kills happen where recordings are stored and recorded.
 fn kill_while_fetching(act: &mut Act, dice: &mut Dice) {
     let Act::Run(plan) = act else { return };
     if let Some(kill) = plan.kill.as_mut().filter(|_| dice.percent(50)) {
@@ -119,8 +119,8 @@ fn kill_while_fetching(act: &mut Act, dice: &mut Dice) {
     }
 }
 
-/// Most kills of light scripts hit where a mistake would show, and the killed run is run again: what it then does is
-/// wrong before a later look at everything can make it good.
+/// Most kills of light scripts happen where a mistake would show. The killed run is then repeated, because a later
+/// complete scan could repair the mistake before a check sees it.
 fn aimed(act: Act, dice: &mut Dice) -> Vec<Act> {
     let Act::Run(mut plan) = act else { return vec![act] };
     let Some(kill) = &mut plan.kill else { return vec![Act::Run(plan)] };
@@ -130,7 +130,7 @@ fn aimed(act: Act, dice: &mut Dice) -> Vec<Act> {
             (DurableStep::PageSpooled, 10),
             (DurableStep::Checkpointed, 6),
             (DurableStep::DuckDbCommitted, 8),
-            // The first run makes a file of each table before it comes to data.
+            // The first run makes a file for each table before it writes data.
             (DurableStep::ParquetRenamed, 40),
             (DurableStep::ParquetRenamed, 40),
         ]);
@@ -144,7 +144,7 @@ fn aimed(act: Act, dice: &mut Dice) -> Vec<Act> {
     vec![Act::Run(plan), Act::Run(Box::new(again))]
 }
 
-/// What the service does all its life.
+/// Draws the behaviours of the service, which never change.
 fn habits(dice: &mut Dice, ties_per_ms: u32) -> Faults {
     let ties = match dice.below(3) {
         0 => Ties::Repeated,
@@ -152,13 +152,14 @@ fn habits(dice: &mut Dice, ties_per_ms: u32) -> Faults {
         _ => Ties::Kept,
     };
     let order = dice.pick(&[Order::NewestFirst, Order::OldestFirst, Order::Shuffled]);
-    // Combinations that no client can read: a page behind the last one that is always there, or that is no page.
+    // Some combinations make a list unreadable: an empty page after the last one that is always there, and 404 for an
+    // empty page.
     let trailing_empty_page = dice.percent(25) && ties == Ties::Kept;
     let not_found_when_empty = dice.percent(30) && !trailing_empty_page;
     Faults {
         seed: dice.bits() % 1_000_000,
         order,
-        // A shuffled list has no place for a token that names a millisecond.
+        // A shuffled list cannot use a page token that names a millisecond.
         ties: if order == Order::Shuffled { Ties::Kept } else { ties },
         end_mark: dice.pick(&[EndMark::Null, EndMark::Missing, EndMark::Empty]),
         trailing_empty_page,
@@ -174,9 +175,9 @@ fn habits(dice: &mut Dice, ties_per_ms: u32) -> Faults {
 struct Drawn<'a> {
     dice: Dice,
     service: &'a Settings,
-    /// The only warehouse of all runs.
+    /// The only warehouse of all runs, if there is only one.
     only: Option<Warehouses>,
-    /// Days that have gone by so far.
+    /// Days that have passed so far.
     ahead_days: i64,
 }
 
@@ -239,7 +240,7 @@ impl Drawn<'_> {
         change
     }
 
-    /// Some moment of the service's history so far.
+    /// Draws a time in the service's history so far.
     fn moment(&mut self) -> i64 {
         let days = i64::from(self.service.days) + 1;
         let from_ms = self.service.now_ms - days * DAY_MS;

@@ -1,5 +1,5 @@
-//! Kills: before a durable step the whole folder is copied and the run is stopped. The copy is what a kill at that time
-//! leaves; what the process does later is thrown away.
+//! Kills: before a durable step, the folder is copied and the run is stopped. The copy is the state that a kill at that
+//! time leaves; later writes of the process are discarded.
 
 use std::{
     fs,
@@ -17,17 +17,17 @@ use studysync::{
 
 use super::script::Kill;
 
-/// Who watches the durable steps of one run.
+/// Counts the durable steps of one run, and kills it.
 pub struct Watch {
     root: PathBuf,
     copy: PathBuf,
     taken: Arc<AtomicU64>,
-    /// The most spools at once.
+    /// The maximum number of spools at one time.
     spools_max: Arc<AtomicUsize>,
 }
 
 impl Watch {
-    /// Watches a run over `root`, which is killed before the step named.
+    /// Watches a run in `root`, which is killed before the step of `kill`.
     pub fn over(root: &Path, kill: Option<Kill>) -> (Watch, Failpoints) {
         let copy = root.with_extension("killed");
         let watch = Watch { root: root.to_owned(), copy, taken: Arc::default(), spools_max: Arc::default() };
@@ -53,7 +53,7 @@ impl Watch {
         (watch, failpoints)
     }
 
-    /// The durable steps so far.
+    /// Returns the number of durable steps so far.
     pub fn taken(&self) -> u64 {
         self.taken.load(Ordering::SeqCst)
     }
@@ -62,7 +62,7 @@ impl Watch {
         self.spools_max.load(Ordering::SeqCst)
     }
 
-    /// After the run: whether it was killed. Then the folder is as the kill left it.
+    /// Returns whether the run was killed. If so, restores the folder to its state at the kill.
     pub fn bury(self) -> bool {
         let was_killed = self.copy.exists();
         if was_killed {
@@ -73,7 +73,7 @@ impl Watch {
     }
 }
 
-/// The files of scans under way.
+/// Returns the spools of open scans.
 pub fn spools(root: &Path) -> Vec<PathBuf> {
     let entries = ["archive/under-way", "state/spool/under-way"];
     let files = entries.iter().filter_map(|folder| fs::read_dir(root.join(folder)).ok()).flatten();
@@ -95,9 +95,9 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// Takes bytes off the end of a spool that is not complete: what the system had not written when the power went.
+/// Truncates an incomplete spool: removes bytes that the system had not written at a power failure.
 fn tear(root: &Path, share: u64) {
-    // A complete one was made durable before anything else heard of it.
+    // A complete spool was synced before any other file referred to it.
     let is_open = |path: &PathBuf| {
         read_pages(path).is_ok_and(|mut pages| {
             pages.by_ref().for_each(drop);

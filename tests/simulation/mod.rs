@@ -1,5 +1,5 @@
-//! The simulator: a seed draws a service, its faults and the runs, and the whole program plays them in simulated time.
-//! docs/contributing/simulator.md has its commands.
+//! The simulator: a seed determines a service, its faults and the runs, and the whole program executes them in
+//! simulated time. docs/contributing/simulator.md has its commands.
 
 mod checks;
 pub mod dice;
@@ -22,13 +22,13 @@ use std::{
 
 use play::Played;
 
-/// Seeds of a normal test run: a minute on two idle cores. CI plays more of them by itself.
+/// Seeds of a normal test run: a minute on two idle cores. CI runs more of them.
 const SEEDS: u64 = 36;
 
-/// A long simulation says after so many seeds where it is.
+/// A long simulation prints its progress each time it has run this many seeds.
 const TOLD_EVERY: u64 = 100;
 
-/// Seeds that once showed a fault of the program; they always run. Each with what it showed.
+/// Seeds that once found a fault of the program, each with the fault. They always run.
 const REGRESSIONS: &[(u64, &str)] = &[
     (
         630,
@@ -72,27 +72,27 @@ const REGRESSIONS: &[(u64, &str)] = &[
     (6499, "a survey was refused as unknown because the list of surveys failed"),
 ];
 
-/// The environment variables that say what to play.
+/// The environment variables that select the seeds.
 const SEED: &str = "STUDYSYNC_SEED";
 const COUNT: &str = "STUDYSYNC_SEEDS";
 const START: &str = "STUDYSYNC_SEEDS_FROM";
 const MINUTES: &str = "STUDYSYNC_SIMULATE_MINUTES";
 
 thread_local! {
-    /// Whether this thread tells what it plays.
+    /// Whether this thread prints the acts of its script.
     static IS_VERBOSE: Cell<bool> = const { Cell::new(false) };
-    /// Whether a panic on this thread is a seed that fails, which is told elsewhere.
+    /// Whether a panic on this thread is a failed seed, which is reported elsewhere.
     static IS_PLAYING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Tells a line of a seed that is replayed.
+/// Prints a line if the thread replays a single seed.
 fn say(line: impl FnOnce() -> String) {
     if IS_VERBOSE.get() {
         println!("{}", line());
     }
 }
 
-/// Panics of seeds are told with their scripts, and not as they come.
+/// Suppresses the panic messages of seeds, which are reported together with their scripts.
 fn hush() {
     static HUSHED: Once = Once::new();
     HUSHED.call_once(|| {
@@ -105,7 +105,7 @@ fn hush() {
     });
 }
 
-/// Plays one seed on this thread.
+/// Runs one seed on this thread.
 fn play_seed(seed: u64) -> Result<Played, String> {
     hush();
     let script = draw::draw(seed);
@@ -125,7 +125,8 @@ fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
 }
 
-/// Plays seeds on all cores until there are none, or time is up. Returns those that failed, and how many were played.
+/// Runs seeds on all cores until there are none left, or the time is over. Returns the failed seeds and the number of
+/// seeds.
 fn play_seeds(seeds: impl Iterator<Item = u64> + Send, until: Option<Instant>) -> (Vec<(u64, String)>, u64) {
     let (seeds, failed, count) = (Mutex::new(seeds), Mutex::new(Vec::new()), AtomicU64::new(0));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -139,7 +140,7 @@ fn play_seeds(seeds: impl Iterator<Item = u64> + Send, until: Option<Instant>) -
                         println!("the {nth}th seed is {seed}");
                     }
                     if let Err(problem) = play_seed(seed) {
-                        // At once: a long simulation may be ended by hand.
+                        // Prints at once, because a user may stop a long simulation.
                         println!("seed {seed} failed: {}", problem.lines().next().unwrap_or_default());
                         failed.lock().unwrap().push((seed, problem));
                     }
@@ -165,7 +166,7 @@ fn assert_none_failed(failed: &[(u64, String)], count: u64) {
     assert!(failed.is_empty(), "{} of {count} seeds failed: {seeds:?}\n\n{}", failed.len(), told.join("\n"));
 }
 
-/// Every promise that a warehouse keeps, under whatever the seeds think of.
+/// Every promise about a warehouse holds for each of these seeds.
 #[test]
 fn p1_p2_p4_p5_p6_every_seed_ends_equal_to_the_service() {
     if variable(SEED).is_some() {
@@ -186,7 +187,7 @@ fn seeds_that_once_failed_pass() {
     assert_none_failed(&failed, count);
 }
 
-/// A seed is worth something only if it plays the same again, request by request.
+/// Two runs of a seed send exactly the same requests.
 #[test]
 fn a_seed_plays_the_same_way_twice() {
     for seed in [3, 14, 15] {
@@ -195,12 +196,12 @@ fn a_seed_plays_the_same_way_twice() {
     }
 }
 
-/// `STUDYSYNC_SEED=n` replays one seed and tells what it plays.
+/// `STUDYSYNC_SEED=n` replays one seed and prints its acts.
 #[test]
 fn replay() {
     let Some(seed) = variable(SEED) else { return };
     IS_VERBOSE.set(true);
-    // What the program says of itself is told as RUST_LOG asks for it.
+    // RUST_LOG selects the program's own messages.
     let _ = tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).try_init();
     match play_seed(seed) {
         Ok(played) => println!("{played:?}"),

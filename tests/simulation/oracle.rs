@@ -1,5 +1,5 @@
-//! What a warehouse may contain and must contain: each version of each record at the service, and each key seen in a
-//! warehouse. Asks the product nothing.
+//! The oracle: what a warehouse may contain and must contain. It stores each version of each record at the service, and
+//! each key that was seen in a warehouse. It does not use the program.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,10 +13,10 @@ use crate::harness::{
     key_text,
 };
 
-/// Far in the future, also in microseconds.
+/// A time far in the future that also fits in microseconds.
 const FOR_EVER_MS: i64 = i64::MAX / 1000;
 
-/// A session that goes on for longer can have a second snapshot: its row is looked up this far around.
+/// The range around a session in which its snapshot is looked up. A longer session can have a second snapshot.
 const SESSION_US_MAX: i64 = 7 * 86_400_000_000;
 
 type Versions = BTreeMap<&'static str, BTreeMap<String, Vec<Entity>>>;
@@ -26,13 +26,13 @@ type Versions = BTreeMap<&'static str, BTreeMap<String, Vec<Entity>>>;
 pub struct Oracle {
     versions: Versions,
     loaded: BTreeMap<(&'static str, &'static str), BTreeSet<String>>,
-    /// The responses that were there from the beginning and never went.
+    /// The responses that exist since the beginning and never vanished.
     settlers: Option<BTreeMap<String, Settler>>,
-    /// The responses of the service when the settlers were last counted.
+    /// The service's responses at the last update of the settlers.
     counted: Vec<String>,
 }
 
-/// A response that was always there.
+/// A response that exists since the beginning.
 #[derive(Clone, Debug)]
 struct Settler {
     created_ms: i64,
@@ -46,14 +46,15 @@ pub struct Contents {
     pub tables: BTreeMap<String, Vec<Row>>,
 }
 
-/// The columns of a base table that a scan without flags does not blank: they may be of another version than the rest.
+/// Returns the columns of a base table that a scan without flags does not change. They may be of another version than
+/// the rest of the row.
 fn flagged(base: &str) -> BTreeSet<&'static str> {
     let columns = contract(base).columns.iter().filter(|column| !column.flag.is_empty());
     columns.map(|column| column.name.as_str()).collect()
 }
 
 impl Oracle {
-    /// Learns what is new at the service.
+    /// Records the service's new versions.
     pub fn learn(&mut self, service: &ScriptedService) {
         self.count_settlers(service);
         for (list, record) in service.new_records() {
@@ -70,7 +71,7 @@ impl Oracle {
         }
     }
 
-    /// Strikes out who is gone, and learns who is deleted.
+    /// Removes settlers that vanished, and marks settlers that were deleted.
     fn count_settlers(&mut self, service: &ScriptedService) {
         let records = service.truth(ListName::Responses);
         if self.settlers.is_some() && records == self.counted {
@@ -98,11 +99,11 @@ impl Oracle {
         });
     }
 
-    /// What was always there is in a warehouse, and not as vanished,
-    /// once a backfill of its time is finished (promises P3, P6).
+    /// Asserts that a warehouse has each settler, not marked as vanished, once a backfill of its time is finished
+    /// (promises P3, P6).
     pub fn is_whole(&self, contents: &Contents, window: Window, surveys: &[i64], with_deleted: bool) {
         let table = contract("responses");
-        // A key can have rows of several moments, one of which went.
+        // A key can have rows with several creation times, one of which vanished.
         let mut rows: BTreeMap<String, bool> = BTreeMap::new();
         for row in &contents.tables["responses"] {
             *rows.entry(key_text(table, row)).or_default() |= row["_vanished_at"].is_none();
@@ -120,7 +121,7 @@ impl Oracle {
         }
     }
 
-    /// The versions whose columns, but those that flags brought, are those of the row.
+    /// Returns the versions whose columns equal the row's, ignoring columns that depend on flags.
     fn versions_of<'a>(
         &'a self,
         base: &'static str,
@@ -135,8 +136,8 @@ impl Oracle {
         versions.into_iter().flatten().filter(is_same)
     }
 
-    /// Checks that each row was once true at the service, children included, and remembers what is loaded. `is_torn`: a
-    /// publish was cut short and not yet finished, so some tables are ahead of others.
+    /// Asserts that each row, with its children, is a version that the service once had, and records which keys are
+    /// loaded. `is_torn`: a publish was interrupted, so some tables are newer than others.
     pub fn check(&mut self, contents: &Contents, is_torn: bool) {
         let when = contents.name;
         for (base, children) in CHILDREN {
@@ -177,7 +178,7 @@ impl Oracle {
         }
     }
 
-    /// What a flag brought is nothing, or what some version had.
+    /// Asserts that each column that depends on a flag is NULL, or has the value of some version.
     fn check_optional(&self, when: &str, base: &'static str, row: &Row, optional: &BTreeSet<&str>) {
         let versions = &self.versions[base][&key_text(contract(base), row)];
         for name in optional {
@@ -186,8 +187,8 @@ impl Oracle {
         }
     }
 
-    /// What a warehouse must hold once the service is calm and everything was looked at: all that the service holds,
-    /// and what was loaded once and is gone, marked as vanished.
+    /// Returns the required content of a warehouse once the service has no faults and everything was scanned again: all
+    /// records of the service, and loaded rows that are gone, marked as vanished.
     pub fn expected(&self, service: &ScriptedService, contents: &Contents) -> Expected {
         let seen = Seen { until_ms: settled_ms(service.control().now_ms()), with_flags: true };
         let [responses, themes, surveys] =
@@ -198,7 +199,7 @@ impl Oracle {
             for row in &contents.tables[base] {
                 let key = key_text(contract(base), row);
                 let now = expected.bases[base].get(&key).map_or(&[][..], Vec::as_slice);
-                // The earliest snapshot of a session stays, though its answer be gone; snapshots do not vanish.
+                // The earliest snapshot of a session stays, even if its answer is gone; snapshots do not vanish.
                 let is_snapshot = base == "visitor_snapshots";
                 let is_now = |now: &Entity| match is_snapshot {
                     true => created_us(row) > created_us(&now.row),
@@ -232,7 +233,7 @@ impl Oracle {
     }
 }
 
-/// A version with what flags brought of a row.
+/// Returns a version with the row's values of the columns that depend on flags.
 fn with_optional(version: &Entity, row: &Row, optional: &BTreeSet<&str>) -> Entity {
     let mut version = version.clone();
     optional.iter().for_each(|name| drop(version.row.insert((*name).to_owned(), row[*name].clone())));
@@ -242,8 +243,8 @@ fn with_optional(version: &Entity, row: &Row, optional: &BTreeSet<&str>) -> Enti
     version
 }
 
-/// A key of responses is there once. Themes that share a key are looked up where their creation time says that they
-/// are, so of several at different times, which fall into different windows, each has its row.
+/// Asserts that a key of responses is there once. Themes are looked up by key and creation time, so themes of one key
+/// in different windows each have a row.
 fn one_row_a_key(when: &str, base: &'static str, rows: &[Row]) {
     let mut seen = BTreeMap::new();
     for row in rows {
@@ -255,19 +256,19 @@ fn one_row_a_key(when: &str, base: &'static str, rows: &[Row]) {
 
 type Part = (String, Vec<Cell>);
 
-/// A child's table and content.
+/// The table and content of a child row.
 fn content(table: &str, row: &Row) -> Part {
     (table.to_owned(), content_columns(table).iter().map(|name| row[*name].clone()).collect())
 }
 
-/// A row of a base table: its key, and when it was created where rows of one key can lie at several moments.
+/// A row of a base table: its key, and its creation time if rows of one key can have several.
 type Owner = (String, Option<String>);
 
 fn moment(base: &'static str, row: &Row) -> Option<String> {
     contract(base).partition.as_deref().and_then(|at| row[at].clone())
 }
 
-/// The children in a warehouse by the row that they belong to, sorted.
+/// Returns the child rows of a warehouse by their base row, sorted.
 fn children_by_owner(contents: &Contents, base: &'static str, children: &[&str]) -> BTreeMap<Owner, Vec<Part>> {
     let key = contract(base).key.iter().map(|name| if base == "surveys" { "survey_id" } else { name.as_str() });
     let key: Vec<&str> = key.collect();

@@ -1,4 +1,4 @@
-//! Plays a script act by act, checks after each act, and compares with the service at the end.
+//! Runs a script act by act, checks after each act, and compares with the service at the end.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,61 +33,61 @@ use crate::harness::{
     KEY, Tables, WarehousePlace, all_contracts, assert_rows_equal, connect, expected::settled_ms, put_empty_warehouse,
 };
 
-/// Longer than the tier of the oldest rows.
+/// Longer than the re-scan interval of the oldest rows.
 const ALL_IS_DUE_MS: u64 = 40 * DAY_MS as u64;
-/// Most seeds end under this rule instead, and after two hours: forty days more are many empty windows.
+/// Most seeds end with this rule and two more hours instead, because forty more days are many empty windows.
 const SHORT_RULE: &str = "rescan = [\"all every 1h\"]\n";
 const SHORT_RULE_IS_DUE_MS: u64 = 2 * HOUR_MS as u64;
 
-/// What a played script tells.
+/// The result of a script.
 #[derive(Clone, Debug, Default)]
 pub struct Played {
     pub runs: u64,
     pub kills: u64,
     pub requests: u64,
     pub durable_steps: u64,
-    /// A digest of every request, to see whether a seed is replayed exactly.
+    /// A digest of every request. It shows whether a seed is replayed exactly.
     pub digest: u64,
 }
 
-/// A script under way.
+/// A script in progress.
 struct Play<'a> {
     script: &'a Script,
     service: ScriptedService,
     folder: TempDir,
-    /// How far this machine's clock is ahead.
+    /// How far this machine's clock is ahead of the service's.
     ahead_ms: Arc<AtomicI64>,
     rng: Rng,
     is_calm: bool,
-    /// Whether both warehouses took part in every run, so that they must be equal in everything.
+    /// Whether both warehouses took part in every run and must therefore be equal.
     are_twins: bool,
-    /// Whether the histories of runs can differ: a run was killed between the two.
+    /// Whether the histories of runs must be equal too: no run was killed between the two commits.
     are_runs_twins: bool,
     oracle: Oracle,
     reader: Option<Connection>,
     had_duckdb_tables: bool,
-    /// Whether the last run that came to an end came before a kill.
+    /// Whether no run has ended in order since the last kill.
     was_killed: bool,
-    /// Whether the last run that opened the Parquet warehouse was killed, perhaps in the midst of publishing. The next
-    /// one that opens it begins with what was left of that.
+    /// Whether the last run that opened the Parquet warehouse was killed, maybe while it published. The next run that
+    /// opens it completes that publish.
     is_parquet_torn: bool,
-    /// Whether some run looked at single surveys and not for deleted answers: one that was deleted since the whole was
-    /// read is gone for such a run, and what is covered for all surveys is not looked at again by a backfill.
+    /// Whether a run scanned single surveys without deleted answers. An answer that was deleted after the scan of all
+    /// surveys has vanished for such a run, and a backfill does not re-scan what all surveys cover.
     was_blind_to_deleted: bool,
-    /// The scans of each ledger.
+    /// The scan ids of each ledger.
     ledgers: BTreeMap<&'static str, BTreeSet<String>>,
-    /// What the last run said that people should know.
+    /// The notes of the last run.
     last_notes: Vec<String>,
-    /// The rule by which closed windows are looked at again; empty for the default.
+    /// The re-scan rule; empty for the default.
     rescan: &'static str,
     played: Played,
 }
 
-/// In one of so many scripts with DuckDB alone, the first run creates the warehouse. The tables and views of a file
-/// take more time than the runs of a light script.
+/// In one of this many scripts with DuckDB only, the first run creates the warehouse. Creating tables and views takes
+/// longer than the runs of a light script.
 const CREATED_BY_RUN: u64 = 8;
 
-/// Plays a script to its end; panics where something does not hold.
+/// Runs a script to its end; panics if an assertion fails.
 pub async fn play(script: &Script) -> Played {
     let folder = TempDir::with_prefix_in("simulation-", "/dev/shm").or_else(|_| TempDir::new()).unwrap();
     let mut play = Play {
@@ -111,11 +111,11 @@ pub async fn play(script: &Script) -> Played {
         played: Played::default(),
     };
     fs::create_dir(play.root()).unwrap();
-    // A kill after the first durable step leaves such a warehouse, too.
+    // A kill after the first durable step leaves such a warehouse too.
     if script.only == Some(Warehouses::DuckDb) && !script.seed.is_multiple_of(CREATED_BY_RUN) {
         put_empty_warehouse(&play.root().join("warehouse.duckdb"));
     }
-    // What comes while the first run is under way was not always there.
+    // Records that arrive during the first run did not exist from the beginning.
     play.oracle.learn(&play.service);
     for (at, act) in script.acts.iter().enumerate() {
         super::say(|| format!("{:>2}. {act}", at + 1));
@@ -138,7 +138,7 @@ impl Play<'_> {
             Act::Change(change) => self.service.change(change),
             Act::Restore { rows } => self.service.restore(*rows),
             Act::LoseState => {
-                // With it goes what one warehouse had of a killed scan and the other had not.
+                // The state file recorded that a killed scan is in one warehouse and not in the other.
                 self.are_twins = false;
                 for suffix in ["", "-wal", "-shm"] {
                     let _ = fs::remove_file(self.root().join(format!("state/checkpoints.sqlite{suffix}")));
@@ -163,7 +163,7 @@ impl Play<'_> {
         self.service.set_weather(weather);
     }
 
-    /// The same backfill again asks for nothing (promise P6).
+    /// Asserts that the same backfill again sends no request (promise P6).
     async fn ask_for_nothing(&mut self, plan: &RunPlan) {
         let settled_ms = self.service.control().now_ms() - 30 * MINUTE_MS;
         let Some(window) = plan.backfill.filter(|window| window.end_ms < settled_ms) else { return };
@@ -180,7 +180,7 @@ impl Play<'_> {
         let mut may_ask = self.is_in_doubt();
         while self.is_anything_asked(&again).await {
             assert!(may_ask, "a finished backfill asked again: {:?}", self.last_notes);
-            // A doubt is looked at by every run, until one settles it.
+            // Every run scans a window that needs a recheck, until a scan is certain.
             may_ask = self.is_in_doubt();
             if may_ask {
                 return;
@@ -201,7 +201,7 @@ impl Play<'_> {
 
     fn settings(&self, plan: &RunPlan) -> Settings {
         let root = self.root();
-        // Where the history begins, or later: the rest is left to backfills.
+        // The sync begins where the history begins, or later. Backfills do the rest.
         let since_ms = self.script.service.now_ms - i64::from(self.script.first_sync_days) * DAY_MS;
         let flags: Vec<String> = plan.flags.iter().map(|flag| format!("{:?}", flag.name())).collect();
         let rescan = self.rescan;
@@ -256,7 +256,7 @@ impl Play<'_> {
         ids.collect()
     }
 
-    /// One run of the program, as it ended.
+    /// Executes one run of the program and returns its result.
     async fn run(&mut self, plan: &RunPlan) -> Ended {
         self.are_twins &= plan.warehouses == Warehouses::Both;
         self.was_blind_to_deleted |= !plan.surveys.is_empty() && !plan.flags.contains(Flag::WithDeletedResponses);
@@ -312,7 +312,7 @@ impl Play<'_> {
         Ended { report, error, was_killed, log, settled_ms, left_spools, spools_max }
     }
 
-    /// The warehouses as readers see them; one that a kill left without its tables is none.
+    /// Reads the warehouses as readers see them. A warehouse that a kill left without tables is left out.
     fn warehouses(&mut self) -> Vec<Contents> {
         let root = self.root();
         let (duckdb, parquet) = (root.join("warehouse.duckdb"), root.join("parquet"));
@@ -334,14 +334,15 @@ impl Play<'_> {
     fn likeness(&self) -> Likeness {
         match (self.are_runs_twins, self.script.plants_edges) {
             (true, _) => Likeness::InAll,
-            // The run that told one warehouse of a recording was killed before it told the other.
+            // The killed run had recorded the recording in only one of the warehouses.
             (false, _) if self.script.has_recordings => Likeness::InContent,
             (false, false) => Likeness::ButRuns,
             (false, true) => Likeness::InContent,
         }
     }
 
-    /// A shuffled list that changes while it is read has no page that all its rows must be on.
+    /// Returns whether the list can be read completely. A shuffled list that changes during paging can move a row to a
+    /// page that was already read.
     fn is_readable(&self) -> bool {
         let changes = self.script.acts.iter().any(|act| matches!(act, Act::Run(plan) if !plan.changes.is_empty()));
         self.script.service.faults.order != Order::Shuffled || !changes
@@ -352,7 +353,7 @@ impl Play<'_> {
         path.is_file() && (self.had_duckdb_tables || has_tables(reader, &path))
     }
 
-    /// What must hold after every run.
+    /// The assertions after every run.
     fn check_after(&mut self, plan: &RunPlan, ended: &Ended) {
         ended.check(plan, self.is_calm, &self.root());
         let real = std::time::Instant::now();
@@ -360,7 +361,7 @@ impl Play<'_> {
         self.last_notes = ended.report.as_ref().map(|report| report.notes.clone()).unwrap_or_default();
         let exit_code = ended.report.as_ref().map(|report| report.header.exit_code).filter(|_| !ended.was_killed);
         let is_backfilled = plan.backfill.is_some() && matches!(exit_code, Some(0 | 3));
-        // What a run did not touch was looked at before.
+        // Rows that the run did not change were checked before.
         let has_changed = ended.changes().values().any(|rows| *rows > 0);
         if !ended.was_killed && !has_changed && !is_backfilled && !self.was_killed {
             return;
@@ -389,8 +390,8 @@ impl Play<'_> {
         }
     }
 
-    /// The service is calm, everything is due, and the program is run until nothing is left to do:
-    /// then the warehouses are what the service holds.
+    /// Removes all faults, makes everything due, and runs the program until nothing is left to do. Then the warehouses
+    /// must equal the service.
     async fn finale(&mut self) {
         let due_ms = if self.script.ends_by_tiers { ALL_IS_DUE_MS } else { SHORT_RULE_IS_DUE_MS };
         self.rescan = if self.script.ends_by_tiers { "" } else { SHORT_RULE };
@@ -451,14 +452,14 @@ impl Play<'_> {
     }
 }
 
-/// An engine that reads the warehouses of a seed. It need not optimize: it reads whole tables of a few rows.
+/// Opens an engine that reads the warehouses of a seed, without an optimizer: it reads whole tables of a few rows.
 fn reader() -> Connection {
     let connection = connect();
     connection.execute_batch("PRAGMA disable_optimizer").unwrap();
     connection
 }
 
-/// Whether a DuckDB file has the tables of a warehouse.
+/// Returns whether a DuckDB file has the tables of a warehouse.
 fn has_tables(reader: &Connection, path: &Path) -> bool {
     let path = path.to_string_lossy().replace('\'', "''");
     reader.execute_batch(&format!("ATTACH '{path}' AS w (READ_ONLY)")).unwrap();

@@ -1,62 +1,62 @@
-//! What a seed plays, as data: the service, and one act after the other. `draw` makes it, `play` plays it.
+//! The script of a seed as data: the service, and a list of acts. `draw` makes it, `play` executes it.
 
 use std::fmt;
 
 use studysync::model::{DurableStep, FlagSet, Window, format_ms};
 use studysync_sandbox::{ChangeRequest, Faults, Settings};
 
-/// All that a seed decides.
+/// Everything that a seed determines.
 #[derive(Clone, Debug)]
 pub struct Script {
     pub seed: u64,
-    /// The service's data; its faults here are its habits, which never change.
+    /// The service's data, and the behaviours that never change, as faults.
     pub service: Settings,
-    /// The only warehouse that there ever is; `None`: each run says which it is told of.
+    /// The only warehouse of all runs; `None`: each run names its warehouses.
     pub only: Option<Warehouses>,
     pub parquet_by_day: bool,
     pub keeps_pages: bool,
-    /// Where a first sync begins: days back from the service's first now.
+    /// The start of the first sync: days before the service's initial time.
     pub first_sync_days: u32,
-    /// Rows asked for in one call.
+    /// Rows per page.
     pub page_rows: u32,
-    /// Whether there are answers on both probe_pages of every midnight, where windows meet.
+    /// Whether there are answers on both sides of every midnight, where windows meet.
     pub plants_edges: bool,
-    /// Records that no table can hold.
+    /// The number of records that fit no table.
     pub unplaceable: u64,
-    /// Whether everything becomes due by the default tiers at the end, forty days later.
+    /// Whether everything becomes due by the default re-scan rules at the end, forty days later.
     pub ends_by_tiers: bool,
-    /// Whether recordings are fetched.
+    /// Whether recordings are downloaded.
     pub has_recordings: bool,
     pub acts: Vec<Act>,
 }
 
-/// Something that happens.
+/// One act of a script.
 #[derive(Clone, Debug)]
 pub enum Act {
-    /// Time goes by for all.
+    /// Time passes for the service and this machine.
     Pass { ms: u64 },
-    /// This machine's clock is set, so far ahead of the service's.
+    /// Sets this machine's clock to this time ahead of the service's.
     SetClock { ahead_ms: i64 },
-    /// How the service answers from here on.
+    /// Changes how the service answers from now on.
     Weather(Box<Weather>),
-    /// The service's data changes.
+    /// Changes the service's data.
     Change(ChangeRequest),
-    /// So many rows that had vanished are back.
+    /// Lists this many vanished rows again.
     Restore { rows: u64 },
-    /// The state file is lost.
+    /// Deletes the state file.
     LoseState,
-    /// The program runs.
+    /// Runs the program.
     Run(Box<RunPlan>),
 }
 
-/// Faults, and the share of requests that find no connection.
+/// Faults, and the share of requests whose connection fails.
 #[derive(Clone, Debug, Default)]
 pub struct Weather {
     pub faults: Faults,
     pub unconnected_percent: u64,
 }
 
-/// Which warehouses a run is told of.
+/// The warehouses of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Warehouses {
     Both,
@@ -67,7 +67,7 @@ pub enum Warehouses {
 /// One run of the program.
 #[derive(Clone, Debug)]
 pub struct RunPlan {
-    /// `None` syncs.
+    /// A backfill of this window; `None`: a sync.
     pub backfill: Option<Window>,
     /// Indexes into the service's surveys.
     pub surveys: Vec<usize>,
@@ -78,23 +78,23 @@ pub struct RunPlan {
     pub max_requests: Option<u64>,
     pub deadline_ms: Option<u64>,
     pub accept_vanished: bool,
-    /// Killed before some durable step, if it comes to it.
+    /// Kills the run before a durable step, if it reaches the step.
     pub kill: Option<Kill>,
-    /// Ctrl-C when the n-th request is sent.
+    /// Sends Ctrl-C at the n-th request.
     pub cancel_at: Option<u64>,
-    /// The service's data changes when the n-th request is sent.
+    /// Changes the service's data at the n-th request.
     pub changes: Vec<(u64, ChangeRequest)>,
-    /// After a finished backfill, the same again must ask for nothing.
+    /// After a finished backfill, the same backfill must send no request.
     pub again: bool,
 }
 
 /// How a run is killed.
 #[derive(Clone, Copy, Debug)]
 pub struct Kill {
-    /// The n-th of these steps; `None` counts all.
+    /// Counts only these steps; `None` counts all.
     pub at: Option<DurableStep>,
     pub step: u64,
-    /// The last bytes of a spool are lost too: so many thousandths of its last part.
+    /// The last bytes of a spool are lost too: this many thousandths of its last part.
     pub tear: Option<u64>,
 }
 
@@ -189,7 +189,7 @@ impl fmt::Display for RunPlan {
     }
 }
 
-/// What differs from the default, as JSON.
+/// Returns the members that differ from the default, as JSON.
 fn difference(all: serde_json::Value, default: serde_json::Value) -> String {
     let (Some(all), Some(default)) = (all.as_object(), default.as_object()) else { return String::new() };
     let changed = all.iter().filter(|(name, value)| default.get(*name) != Some(value));

@@ -1,5 +1,5 @@
-//! The service of a script, called in this process: it answers requests, changes meanwhile,
-//! and keeps each record that it ever had.
+//! The service of a script, called in this process. It answers requests, changes its data meanwhile, and records each
+//! version of each record.
 
 use std::{
     collections::HashSet,
@@ -24,12 +24,12 @@ use super::{
 };
 use crate::harness::KEY;
 
-/// Where the program believes the service to be; nobody listens there.
+/// The service's address in the configuration; nothing listens there.
 pub const BASE_URL: &str = "http://127.0.0.1:9";
 
 pub const LISTS: [ListName; 3] = [ListName::Responses, ListName::Themes, ListName::Surveys];
 
-/// What is to happen during a run.
+/// The events of a run.
 #[derive(Default)]
 struct During {
     requests: u64,
@@ -37,19 +37,20 @@ struct During {
     cancel: Option<(u64, CancellationToken)>,
 }
 
-/// Every record text that the service ever held, by list, and which of them are still to be looked at.
+/// Every record text that the service ever had, and the new ones that the oracle has not processed yet, by list.
 #[derive(Default)]
 struct Past {
     known: HashSet<String>,
     new: Vec<(ListName, String)>,
-    /// Responses that are gone.
+    /// Responses that vanished.
     gone: Vec<String>,
-    /// Responses that no table can hold.
+    /// Responses that fit no table.
     unplaceable: Vec<String>,
 }
 
 impl Past {
-    /// Whether no table can hold a response: it was planted so, or the world is rough and its question has no id.
+    /// Returns whether a response fits no table: it was planted for this, or the world is rough and its question has no
+    /// id.
     fn is_unplaceable(&self, record: &str) -> bool {
         record.contains("\"questionId\":null,") || self.unplaceable.iter().any(|planted| planted == record)
     }
@@ -63,7 +64,7 @@ struct Shared {
     past: Past,
 }
 
-/// The service; clones are the same one.
+/// The service. Clones share one service.
 #[derive(Clone)]
 pub struct ScriptedService(Arc<Mutex<Shared>>);
 
@@ -79,7 +80,7 @@ impl ScriptedService {
         service
     }
 
-    /// The records that have no place in their table, as they were planted, and that are still there.
+    /// Returns the planted records that fit no table, as they were planted, without those that vanished.
     pub fn unplaceable(&self) -> Vec<String> {
         let shared = self.0.lock().unwrap();
         let mut present = Vec::new();
@@ -104,7 +105,7 @@ impl ScriptedService {
         self.0.lock().unwrap().change(change);
     }
 
-    /// Some of the responses that are gone are listed again, exactly as they were.
+    /// Lists some of the vanished responses again, unchanged.
     pub fn restore(&self, rows: u64) {
         let mut shared = self.0.lock().unwrap();
         for _ in 0..rows {
@@ -119,17 +120,17 @@ impl ScriptedService {
         shared.remember();
     }
 
-    /// Gets ready for a run: what happens at which of its requests.
+    /// Sets the events of a run: what happens at which request.
     pub fn expect_run(&self, changes: &[(u64, ChangeRequest)], cancel: Option<(u64, CancellationToken)>) {
         self.0.lock().unwrap().during = During { requests: 0, changes: changes.to_vec(), cancel };
     }
 
-    /// The records of a list at present.
+    /// Returns the present records of a list.
     pub fn truth(&self, list: ListName) -> Vec<String> {
         self.0.lock().unwrap().truth(list)
     }
 
-    /// The records that were never handed out here before.
+    /// Returns the records that this function has not returned before.
     pub fn new_records(&self) -> Vec<(ListName, String)> {
         std::mem::take(&mut self.0.lock().unwrap().past.new)
     }
@@ -138,14 +139,14 @@ impl ScriptedService {
         self.control().log_since(0)
     }
 
-    /// Carries the program's requests to the service without a socket.
+    /// Returns a transport that calls the service without a socket.
     pub fn transport(&self) -> Transport {
         let service = self.clone();
         Transport::from_handler(move |request| {
             let service = service.clone();
             async move {
                 let sandbox = service.0.lock().unwrap().sent()?;
-                // The requests that are handed over have lost their headers.
+                // The transport does not pass headers on.
                 let asked = match request.url().as_str().strip_prefix(BASE_URL) {
                     Some(target) => Request::get(target).header(header::AUTHORIZATION, format!("Bearer {KEY}")),
                     None => Request::get(format!("/media{}?g=0", request.url().path())),
@@ -160,7 +161,7 @@ impl ScriptedService {
 }
 
 impl Shared {
-    /// One more request is sent: what is to happen now happens.
+    /// Counts a request and executes its events.
     fn sent(&mut self) -> Result<InProcess, Failure> {
         self.during.requests += 1;
         let now = self.during.requests;
@@ -195,7 +196,7 @@ impl Shared {
         self.remember();
     }
 
-    /// The placeable records of a list.
+    /// Returns the records of a list that fit a table.
     fn truth(&self, list: ListName) -> Vec<String> {
         let mut records = Vec::new();
         self.sandbox.control().truth(list, |record| records.push(record.to_owned()));
@@ -203,9 +204,9 @@ impl Shared {
         records
     }
 
-    /// Records on both probe_pages of where windows meet, and some that no table can hold.
+    /// Plants records on both sides of the boundaries of windows, and records that fit no table.
     fn plant(&mut self, script: &Script) {
-        // Hostile texts are not all readable as a value.
+        // serde_json cannot parse every hostile text as a value.
         let readable = |record: String| Some((serde_json::from_str::<serde_json::Value>(&record).ok()?, record));
         let mut open = self.truth(ListName::Responses).into_iter().filter(|record| record.contains("\"OPEN\""));
         let Some((value, record)) = open.find_map(readable) else { return };
