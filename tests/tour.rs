@@ -101,7 +101,7 @@ fn run(place: &Place, arguments: &[&str]) -> Done {
     Done::from(place.bare(arguments).output().unwrap()).expect(0)
 }
 
-/// The rows of a statement as CSV, without the header.
+/// Returns the rows of a query as CSV, without the header.
 fn query(place: &Place, sql: &str) -> String {
     let csv = run(place, &["query", sql, "--format", "csv"]).stdout;
     csv.split_once('\n').map_or(String::new(), |(_header, rows)| rows.to_owned())

@@ -1,5 +1,5 @@
-//! The warehouse compared with the service, row by row and column by column, for each
-//! service behaviour and most faults.
+//! The warehouse compared with the service, row by row and column by column, for each service behaviour and most
+//! faults.
 
 use serde_json::{Value, json};
 use studysync_sandbox::{ListName, Settings};
@@ -12,7 +12,7 @@ use crate::harness::{
 
 const DAYS: u32 = 30;
 
-/// Everything in small pages, so that each window has many.
+/// A configuration with small pages, so that each window has many.
 fn paged(page_rows: u32) -> String {
     let pages = ["responses", "surveys"].map(|stream| format!("[streams.{stream}]\npage_rows = {page_rows}\n"));
     let [responses, surveys] = pages;
@@ -23,7 +23,7 @@ fn backfill(place: &Place, days: i64, exit_code: i32) -> Value {
     place.report(&["backfill", "--from", &days_ago(days)], exit_code)
 }
 
-/// The sum of a count over all streams of a report.
+/// Returns the sum of a count over all streams of a report.
 fn total(report: &Value, count: &str) -> u64 {
     report["streams"].as_object().unwrap().values().map(|stream| stream[count].as_u64().unwrap()).sum()
 }
@@ -121,12 +121,12 @@ fn p1_slow_hostile_rows_land_in_a_table_or_in_rejects() {
         wanted.sort();
         assert_eq!(found, wanted, "{name}");
     }
-    // A second look changes nothing, and still says that something needs a look only if it saw it.
+    // A second backfill sends no request. It reports findings only if it scans them itself.
     let again = place.run(&["backfill", "--from", &days_ago(31), "--json"]).expect(0).json();
     assert_eq!(again["requests"]["total"], 0);
 }
 
-/// Two answers on each side of every midnight: where windows meet.
+/// Plants two answers on each side of every midnight, where windows meet.
 fn plant_at_the_edges(service: &Service) {
     let record = service
         .truth(ListName::Responses)
@@ -166,7 +166,7 @@ fn p3_slow_every_service_behaviour_gives_the_same_tables() {
         service.set_faults(Default::default());
         service.control().merge_faults(habit.clone()).unwrap();
         service.clear_log();
-        // From long before the first answer: those windows are empty.
+        // The range begins long before the first answer: its first windows are empty.
         let place = Place::new(&service).with_config(&paged(40));
         let report = backfill(&place, 60, 0);
         assert_warehouses_equal(&place, &expected, &habit.to_string());

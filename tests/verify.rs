@@ -1,5 +1,5 @@
-//! `verify` finds each difference between the service and a warehouse, to the row and column, and changes nothing (P1,
-//! P3). `status` says for any day whether it is complete, since when, and how that was proven.
+//! `verify` finds each difference between the service and a warehouse, by row and column, and changes nothing (P1, P3).
+//! `status` says of any day whether it is complete, since when, and which scan proved it.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -22,7 +22,7 @@ fn verify(place: &Place, more: &[&str], exit_code: i32) -> Value {
     place.run(&[&range, more].concat()).expect(exit_code).json()
 }
 
-/// Every file of the warehouses and of the archive, with its bytes.
+/// Returns every file of the warehouses and of the archive, with its bytes.
 fn bytes(place: &Place) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = place.files("parquet");
     files.extend(place.files("archive"));
@@ -38,7 +38,7 @@ fn sums<'a>(report: &'a Value, warehouse: &str) -> &'a Value {
 fn p1_verify_finds_equal_data_equal_and_changes_nothing() {
     let (service, place) = filled(3000);
     let (before, status) = (bytes(&place), place.run(&["status", "--json"]).expect(0).json());
-    // Nothing may be written where the warehouses are.
+    // The warehouse is read-only, so that a write would fail.
     let mut only_read = std::fs::metadata(place.duckdb()).unwrap().permissions();
     only_read.set_readonly(true);
     std::fs::set_permissions(place.duckdb(), only_read).unwrap();
@@ -100,7 +100,7 @@ fn p4_verify_reports_exactly_what_changed_at_the_service() {
     assert!(text.contains("\"late / 1\"") && text.contains("deleted_at"), "{text}");
     assert!(edited.iter().any(|key| text.contains(key)) && gone.iter().any(|key| text.contains(*key)), "{text}");
     assert_eq!(bytes(&place), before, "a verify wrote");
-    // After the next look all of it is here.
+    // The next scan adds all missing rows.
     service.advance_days(1);
     place.run(&["sync"]).expect(0);
     let settled = verify(&place, &["--stream", "responses"], 0);
@@ -146,11 +146,11 @@ fn p1_verify_reports_only_the_damaged_warehouse() {
             *sums.entry(name.clone()).or_default() += rows.as_u64().unwrap();
             sums
         });
-    // The hash of a tampered row is what it was: the columns themselves are compared.
+    // The test did not change the hash of the row: `verify` compares the columns themselves.
     assert_eq!(columns, [("answer_text".to_owned(), 3), ("response_choices".to_owned(), 1)].into());
     let text = place.run(&["verify", "--from", &days_ago(DAYS), "--to", &days_ago(1)]).expect(3).stdout;
     assert!(text.contains("invented / ") && text.contains("answer_text (") && text.contains("last read"), "{text}");
-    // The archive has it all: a replay mends it.
+    // The archive has all rows: a replay repairs the warehouse.
     place.run(&["replay"]).expect(0);
     verify(&place, &[], 0);
 }
@@ -165,7 +165,7 @@ fn p3_verify_reports_unread_windows_and_resumes() {
         (&report["totals"]["windows_differing"], &report["never_read"][0]["stream"]),
         (&0.into(), &"responses".into())
     );
-    // Stopped early: what was looked at is told, and where to go on.
+    // A verification that stops early reports the compared windows, and where to resume.
     let stopped = verify(&place, &["--stream", "responses", "--max-requests", "3", "--concurrency", "1"], 6);
     let looked = stopped["windows"].as_array().unwrap().len();
     let resume_from = stopped["resume_from"].as_str().unwrap();
@@ -178,7 +178,7 @@ fn p3_verify_reports_unread_windows_and_resumes() {
     let refused = place.command(&["verify", "--from", &days_ago(5)]).env(KEY_VARIABLE, "wrong").output().unwrap();
     Done::from(refused).expect(4);
     place.run(&["verify", "--from", &days_ago(2), "--to", &days_ago(3)]).expect(2);
-    // Nothing is left that a run would go on with.
+    // No open scan is left for a run to resume.
     assert_eq!(place.files("archive/under-way"), Vec::<PathBuf>::new());
     drop(service);
 }
@@ -186,7 +186,7 @@ fn p3_verify_reports_unread_windows_and_resumes() {
 #[test]
 fn p3_a_failed_verify_resumes_at_the_window_that_failed() {
     let (service, place) = filled(3000);
-    // The key is refused from the second window on.
+    // The service refuses the key from the second window on.
     let refusal = json!({"server_error": {"when": {"every": 1, "skip": 3, "path": "/v1/responses"}, "status": 401}});
     service.set_faults(service.control().faults().merged(refusal).unwrap());
     let failed = verify(&place, &["--stream", "responses", "--concurrency", "1"], 1);
@@ -202,7 +202,8 @@ fn p3_verify_skips_only_the_second_that_the_service_cannot_deliver() {
         place.duckdb_tables().count("SELECT epoch_ms(created_at) FROM responses ORDER BY 1 OFFSET 300 LIMIT 1");
     let broken = json!({"broken_records": {"created_ms": [created], "fault": "no_page", "path": "/v1/responses"}});
     service.set_faults(service.control().faults().merged(broken).unwrap());
-    // A short range takes few halvings. No half begins at the record: the service would send it for both.
+    // A short range needs few halvings. No half begins at the record, because the service would then send it for both
+    // halves.
     let (from, to) = ((created - 2700).to_string(), (created + 3300).to_string());
     let range = ["verify", "--stream", "responses", "--from", &from, "--to", &to];
     let report = place.run(&[&range[..], &["--json"]].concat()).expect(1).json();
@@ -229,11 +230,11 @@ fn p3_status_shows_when_and_how_a_day_was_proven() {
     let states: Vec<&str> = proofs.iter().map(|proof| proof["state"].as_str().unwrap()).collect();
     assert_eq!(states[0], "never_read", "{status}");
     assert!(states.len() >= 3 && states[1..].iter().all(|state| *state == "complete"), "{status}");
-    // Seamless: each begins where the one before ends.
+    // The ranges have no gaps: each begins where the one before ends.
     for pair in proofs.windows(2) {
         assert_eq!(pair[0]["end"], pair[1]["start"], "{status}");
     }
-    // To the minute: the service's clock stands still but for what a request takes.
+    // Times are compared to the minute, because each request advances the service's clock a little.
     let at = |ms: i64| studysync::model::format_ms(ms)[..16].to_owned();
     let since = |proof: &Value| proof["complete_since"].as_str().unwrap()[..16].to_owned();
     let (first, last) = (&proofs[1], proofs.last().unwrap());
@@ -243,7 +244,7 @@ fn p3_status_shows_when_and_how_a_day_was_proven() {
         assert!(proof["pages"].as_u64().unwrap() >= 1 && proof["scans"].as_u64().unwrap() >= 1, "{proof}");
         assert_eq!(proof["flags"].as_array().unwrap().len(), 5);
     }
-    // The ledger says the same of the scans that changed anything.
+    // The ledger has the same proof for the scans that changed rows.
     let of_scan = "SELECT count(*) FROM sync_windows WHERE pages >= 1 AND end_style = 'null'";
     let scans = place.duckdb_tables().count("SELECT count(*) FROM sync_windows");
     assert_eq!(place.duckdb_tables().count(of_scan), scans);
@@ -263,8 +264,8 @@ fn p4_a_doubt_survives_a_kill_before_its_checkpoint() {
     assert!(gone.vanished.len() > 100);
     place.run(&["sync", "--stream", "responses"]).expect(3);
     let state = rusqlite::Connection::open(place.state()).unwrap();
-    // The commits of the withheld windows are in the ledgers;
-    // their checkpoints are undone, as a kill just before them leaves it.
+    // The commits of the withheld windows are in the ledgers. The test undoes their checkpoints, as if a kill had come
+    // just before them.
     let tables = place.duckdb_tables();
     let scans = tables.rows_of(
         "SELECT scan_id, _run_id, epoch_ms(window_start), epoch_ms(window_end), flags, epoch_ms(scanned_at), rows_read, pages
@@ -287,8 +288,7 @@ fn p4_a_doubt_survives_a_kill_before_its_checkpoint() {
     state.execute("UPDATE coverage SET scanned_ms = read_ms WHERE stream = 'responses'", []).unwrap();
     drop(state);
     assert!(!place.run(&["status"]).expect(0).stdout.contains("RECHECK"));
-    // All of it is covered: a backfill has nothing to do but to make good what the kill left,
-    // and to look at what is in doubt.
+    // The range is covered. The backfill only repairs what the kill left, and scans the windows that need a recheck.
     place.run(&["backfill", "--from", &days_ago(DAYS), "--to", &days_ago(1), "--stream", "responses"]);
     assert!(place.run(&["status"]).expect(0).stdout.contains("RECHECK"), "the doubt was lost");
 }

@@ -1,4 +1,4 @@
-//! Lost ties under SIGKILL: a kill may prevent the tie probe at the edge of a page.
+//! Lost ties under SIGKILL: a kill may prevent the tie probe at a page boundary.
 
 use serde_json::json;
 use studysync_sandbox::Settings;
@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// Windows under way at once, so requests under way at a kill.
+/// Concurrent windows, and therefore requests in flight at a kill.
 const IN_FLIGHT_MAX: usize = 4;
 
 #[test]

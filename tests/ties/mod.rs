@@ -1,5 +1,5 @@
-//! Rows that share a millisecond at the edges of pages (P3), through the real program: lost ties are recovered, a
-//! service that keeps ties costs few extra requests, and a change of its behaviour is noticed.
+//! Ties at page boundaries (P3), through the real program: lost ties are recovered, a service that keeps ties costs few
+//! additional requests, and a change of its behaviour is noticed.
 
 use serde_json::{Value, json};
 use studysync::{
@@ -14,7 +14,7 @@ mod kills;
 
 const DAYS: u32 = 24;
 
-/// Small pages, so that there are many edges.
+/// Small pages, so that there are many page boundaries.
 fn paged(page_rows: u32) -> String {
     format!("{ALL_FLAGS}page_rows = {page_rows}\n[streams.surveys]\npage_rows = 7\n")
 }
@@ -42,7 +42,7 @@ fn limit(entry: &LogEntry) -> Option<u32> {
     entry.query.iter().find(|(name, _)| name == "limit").map(|(_, value)| value.parse().unwrap())
 }
 
-/// The requests of a measure: the rows of one millisecond in pages of a few.
+/// Counts the requests of a measurement, which reads the rows of one millisecond in pages of a few rows.
 fn measuring(log: &[LogEntry]) -> usize {
     log.iter()
         .filter(|entry| entry.path == Stream::Responses.path() && limit(entry).is_some_and(|rows| rows < 7))
@@ -83,7 +83,7 @@ fn is_read_whole(responses: u64) {
 
 #[test]
 fn p3_a_repeated_page_does_not_hide_lost_ties() {
-    // The second page of the measure is the first once more; then it is told that there is no more.
+    // The second page of the measurement repeats the first one; the next answer is a 404, which ends the list.
     let twice = json!({"rows": 4, "when": {"count": 1, "path": Stream::Responses.path()}});
     let faults = json!({
         "ties": "lost", "default_page_rows": 10, "repeated_rows": twice, "not_found_when_empty": true, "order": "oldest_first"
@@ -151,7 +151,7 @@ fn p3_slow_services_without_lost_ties_need_few_probes() {
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
 fn p3_slow_pending_tie_probes_survive_an_interrupted_scan() {
-    // A row on a page, two of a millisecond: no page shows a tie, and every second edge hides a row.
+    // One row per page, two rows per millisecond: no page shows a tie, and every second page boundary hides a row.
     for (ties, found) in [("lost", Ties::Lost), ("kept", Ties::Kept)] {
         let service = service(160, 2, json!({ "ties": ties }));
         let place = Place::new(&service).with_config(&paged(1));
@@ -175,7 +175,8 @@ fn p3_slow_pending_tie_probes_survive_an_interrupted_scan() {
         let total = asked.len();
         asked.sort_unstable();
         asked.dedup();
-        // A page that was under way when a run ended, and the measure, which asks with the same limit.
+        // Repeated requests: a page that was in flight when a run ended, and the measurement, which has the same page
+        // size.
         assert!(
             total - asked.len() <= 2 * runs,
             "{ties}: {} of {total} pages were asked for again",
@@ -188,8 +189,8 @@ fn p3_slow_pending_tie_probes_survive_an_interrupted_scan() {
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
 fn p3_slow_a_run_that_ends_before_its_tie_probes_loses_no_row() {
-    // One window, a row on a page, two of a millisecond:
-    // what a run with so many requests leaves is made good by the next.
+    // One window, one row per page, two rows per millisecond: the next run repairs what a run with this many requests
+    // leaves.
     let service = service(16, 2, json!({"ties": "lost"}));
     let command = ["backfill", "--from", &days_ago(i64::from(DAYS) + 1), "--stream", "responses", "--json"];
     let expected = Expected::now(&service).rows("responses").len() as i64;
@@ -206,7 +207,7 @@ fn p3_slow_a_run_that_ends_before_its_tie_probes_loses_no_row() {
     }
 }
 
-/// At most a twentieth more requests than there are pages, and a handful.
+/// Asserts that the run sends at most a twentieth more requests than there are pages, plus a few.
 fn assert_cheap(report: &Value, when: &str) {
     let pages: u64 = report["streams"].as_object().unwrap().values().map(|stream| number(&stream["pages"])).sum();
     let total = number(&report["requests"]["total"]);
@@ -238,7 +239,7 @@ fn p3_slow_a_sample_detects_newly_lost_ties() {
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
 fn p3_slow_an_oversized_millisecond_is_complete_or_reported() {
-    // More than the largest page may have.
+    // More ties than the largest page can have.
     let kept = service(2200, 1100, json!({"ties": "kept"}));
     let place = Place::new(&kept).with_config(&paged(500));
     backfill(&place, 0);

@@ -1,4 +1,4 @@
-//! A pull of users that is killed several times ends like one that was not, and requests few users twice (P2, P6).
+//! A pull of users that is killed several times ends like an undisturbed one, and requests few users twice (P2, P6).
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -11,7 +11,8 @@ use crate::{
 };
 
 const KILLS: u64 = 5;
-/// What a kill may cost: a page that was not written yet, and the requests that were under way.
+/// The maximum number of users that a kill makes the next run request again: one unwritten page, and the requests in
+/// flight.
 const LOST_BY_A_KILL_MAX: usize = 100 + 8;
 
 #[test]
@@ -58,7 +59,7 @@ fn a_pull_of_users_says_what_it_stored_of_other_streams() {
     for after_requests in [6, 9, 12, 15] {
         let place = Place::new(&service);
         Killer::new(1).kill_after_requests(&service, &place, &sync, after_requests, Duration::from_millis(20));
-        // It commits the scans whose pages the killed run had written.
+        // The run commits the scans whose pages the killed run had written.
         let report = place.report(&["users", "pull"], 0);
         for (stream, counts) in report["streams"].as_object().unwrap() {
             assert!(counts["rows_read"] == 0 || counts["reached"] != "none", "{stream}: {report}");

@@ -14,12 +14,12 @@ use studysync_sandbox::{ListName, LogEntry};
 
 use crate::harness::{ALL_FLAGS, Place, Service};
 
-/// Asks for everything, people too.
+/// A configuration that requests everything, including users.
 pub fn with_people() -> String {
     format!("{ALL_FLAGS}[streams.users]\nenabled = true\n")
 }
 
-/// The records of answers at the service that name a person, by the person.
+/// Returns the service's answer records that name a user, by user.
 pub fn people_of(service: &Service) -> BTreeMap<String, Value> {
     let records = service.truth(ListName::Responses);
     let records = records.iter().map(|record| serde_json::from_str::<Value>(record).unwrap());
@@ -30,12 +30,12 @@ pub fn people_of(service: &Service) -> BTreeMap<String, Value> {
     named.collect()
 }
 
-/// The requests for people, as sent.
+/// Returns the requests for users.
 pub fn asked(log: &[LogEntry]) -> Vec<&LogEntry> {
     log.iter().filter(|entry| entry.method == "GET" && entry.path.starts_with("/v2/users/")).collect()
 }
 
-/// The first column of a query over each warehouse of a place.
+/// Returns the first column of a query over each warehouse of a place.
 pub fn each(place: &Place, sql: &str) -> Vec<Vec<Option<String>>> {
     let of = |tables: &crate::harness::Tables| -> Vec<Option<String>> {
         tables.rows_of(sql).into_iter().map(|row| row.into_iter().next().flatten()).collect()
@@ -43,7 +43,7 @@ pub fn each(place: &Place, sql: &str) -> Vec<Vec<Option<String>>> {
     place.warehouses().iter().map(|(_, tables)| of(tables)).collect()
 }
 
-/// The people of `users`, in every warehouse.
+/// Asserts that `users` has exactly these users, in every warehouse.
 pub fn assert_users_equal(place: &Place, expected: &BTreeSet<String>, condition: &str) {
     let sql = format!("SELECT external_user_id FROM users WHERE {condition} ORDER BY 1");
     for found in each(place, &sql) {

@@ -25,7 +25,7 @@ fn pulled(place: &Place) -> Value {
     place.report(&["backfill", "--from", &days_ago(i64::from(DAYS) + 1)], 0)
 }
 
-/// Days go by, and the program learns of it.
+/// Advances the service's clock by days, and lets the program learn the time.
 fn pass(service: &Service, place: &Place, days: u64) {
     service.advance_days(days);
     place.report(&["sync", "--stream", "surveys"], 0);
@@ -147,7 +147,8 @@ fn p4_user_changes_are_history_and_missing_users_are_rechecked() {
         "what stayed has one version"
     );
 
-    // 404 is remembered for a shorter time. Nobody who is held and gone is asked for: only whom somebody still names.
+    // A 404 is remembered for a shorter time. The program requests a missing user again only if answers still name the
+    // user.
     pass(&service, &place, 8);
     service.clear_log();
     place.report(&["users", "pull"], 0);
@@ -207,7 +208,7 @@ fn users_with_odd_characters_in_their_ids_are_pulled() {
         let refused = place.run(&["users", "pull", "--user-id", wrong]).expect(2);
         assert!(refused.stderr.contains("256 bytes"), "{}", refused.stderr);
     }
-    // The other form of the key, where the service wants it so.
+    // The bearer form of the key, if the service requires it.
     let bearer = Place::new(&service).with_config("[service]\nauth = \"bearer\"\n");
     let refused = bearer.run(&["users", "pull", "--user-id", "a/b"]).expect(4);
     assert!(refused.stderr.contains("key"), "{}", refused.stderr);
@@ -217,7 +218,7 @@ fn users_with_odd_characters_in_their_ids_are_pulled() {
 fn p1_unknown_fields_of_a_user_are_kept() {
     let service = service(50);
     let place = Place::new(&service).with_config(&with_people());
-    // An answer of a person whom the service does not know, and one of a person whose id no address can carry.
+    // An answer of a user whom the service does not know, and an answer of a user whose id cannot be part of a URL.
     let record: Value = serde_json::from_str(&service.truth(ListName::Responses)[0]).unwrap();
     for (at, user_id) in ["unknown to the service", ".."].into_iter().enumerate() {
         let mut record = record.clone();
@@ -262,7 +263,7 @@ fn a_new_warehouse_receives_users_pulled_before() {
     std::fs::remove_file(place.duckdb()).unwrap();
     pulled(&place);
     assert_users_equal(&place, &people, "_vanished_at IS NULL");
-    // One that was made before there were such tables gets them by itself.
+    // A warehouse of a version without these tables gets them automatically.
     let connection = crate::harness::connect();
     let path = place.duckdb().to_string_lossy().into_owned();
     let sql = "DROP TABLE w.users; DROP TABLE w.user_attributes; DROP TABLE w.user_events; DETACH w";
@@ -275,7 +276,7 @@ fn a_new_warehouse_receives_users_pulled_before() {
 #[test]
 fn naming_the_users_stream_pulls_only_users() {
     let service = service(600);
-    // People are off: nobody asks for them unless somebody names the stream.
+    // The stream is off: no user is requested unless the command names the stream.
     let place = Place::new(&service).with_config(&format!("{}page_rows = 25\n", crate::harness::ALL_FLAGS));
     place.report(&["backfill", "--from", &days_ago(8)], 0);
     place.run(&["backfill", "--from", &days_ago(21), "--max-requests", "3", "--concurrency", "1"]).expect(6);

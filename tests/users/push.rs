@@ -1,4 +1,4 @@
-//! Users are sent once, as they are written. The outcome of each row is known, or named as unknown.
+//! Users are sent once, exactly as written. The outcome of each row is known, or reported as unknown.
 
 use std::{
     collections::BTreeMap,
@@ -22,12 +22,12 @@ pub fn service(faults: Faults) -> Service {
     Service::start(Settings { frozen_clock: false, faults, ..small(20, 5) })
 }
 
-/// What arrived, by user.
+/// Returns the users that arrived at the service.
 pub fn arrived(service: &Service) -> BTreeMap<String, UpsertedUser> {
     service.control().upserted_users().into_iter().map(|user| (user.user_id.clone(), user)).collect()
 }
 
-/// The requests that sent a user.
+/// Returns the number of upsert requests.
 pub fn sent(service: &Service) -> usize {
     service.log().iter().filter(|entry| entry.method == "POST" && entry.path == "/v2/users").count()
 }
@@ -38,7 +38,7 @@ pub fn write(place: &Place, name: &str, text: &str) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// The lines of a file of results, each as column to cell, by the number of the row.
+/// Returns the rows of a results file, as column to cell, by row number.
 pub fn results(path: &str) -> BTreeMap<u64, BTreeMap<String, String>> {
     let path = path.replace('\'', "''");
     let connection = connect();
@@ -80,7 +80,7 @@ fn every_input_format_sends_each_user_once() {
     assert_eq!((json!(there["b"].attributes), &there["b"].email), (json!({"plan": "007"}), &None));
     assert_eq!(json!(there["a/ü"].events), json!({"login": 1}));
 
-    // The same rows in other forms: all of them are known.
+    // The same rows in other forms: the ledger knows all of them.
     let lines = concat!(
         r#"{"userId":"a/ü","attributes":{"vip":true,"plan":"pro"},"attributes.seats":7,"email":"a@example.com","#,
         r#""events":[{"event":"login","timestamp":"2026-01-31T08:00:00Z"}]}"#,
@@ -253,7 +253,7 @@ fn p2_a_lost_answer_neither_loses_nor_repeats_an_event() {
 fn p2_an_error_after_a_lost_answer_leaves_the_outcome_unknown() {
     let user = r#"{"userId":"u1","attributes":{"n":1},"events":[{"event":"signup","timestamp":1}]}"#;
     for (status, flags, code, outcome) in [
-        // The first request is accepted and its answer lost; the second request gets this status.
+        // The first request is accepted and its answer is lost; the second request gets this status.
         (404, &[][..], 1, "unknown"),
         (404, &["--resend-events"][..], 1, "unknown"),
         (422, &[][..], 3, "refused"),
@@ -273,7 +273,7 @@ fn p2_an_error_after_a_lost_answer_leaves_the_outcome_unknown() {
         let told = ["fate", "this_push", "unknown_sends", "events"].map(|column| row[column].as_str());
         let this_push = if flags.is_empty() && status == 422 { "sent_again" } else { "sent" };
         assert_eq!(told, [outcome, this_push, "1", "unknown"], "{status} {flags:?}: {row:?}");
-        // The ledger knows it too: a later push does not send the events again unless it is told to.
+        // The ledger knows the row too: a later push does not send the events again without `--again`.
         let again = [&["users", "push", &file][..], if status == 422 { &["--again"] } else { &[] }].concat();
         let report = place.report(&again, 3);
         assert_eq!(
@@ -301,7 +301,7 @@ fn p2_a_lost_answer_stays_unknown_in_later_pushes() {
         place.run(&[&["users", "push", file, "--concurrency", "1"], flags].concat()).expect(code)
     };
 
-    // A refused row is sent again. The first answer is lost, and the service refuses the next requests for now.
+    // A refused row is sent again. The first answer is lost, and the service refuses the next requests.
     let refused = write(&place, "refused.ndjson", &user("u1"));
     again(&refused, &[], 3);
     service.set_faults(Faults {
@@ -316,14 +316,15 @@ fn p2_a_lost_answer_stays_unknown_in_later_pushes() {
     assert_eq!(told(&refused, 1), ["accepted", "sent_again", "1", "unknown"]);
     assert_eq!(arrived(&service)["u1"].events.get("signup"), Some(&1));
 
-    // Every answer about a row is lost: one request with its event, and as many without as an upsert has attempts.
+    // Every answer about a row is lost: one request with its event, and as many without the event as an upsert has
+    // attempts.
     let lost = write(&place, "lost.ndjson", &user("u4"));
     service.set_faults(Faults { lost_answer: each(504), ..Faults::default() });
     service.clear_log();
     again(&lost, &[], 3);
     let requests = sent(&service).to_string();
     assert_eq!(told(&lost, 1), ["unknown", "sent_again", requests.as_str(), "unknown"]);
-    // A later push that ends before the row, and one that the service refuses for now, know it.
+    // Two later pushes know the row: one ends before it, and the service refuses the other one.
     service.set_faults(Faults { server_error: once(1, 404), ..Faults::default() });
     let three = write(&place, "three.ndjson", &(user("u2") + &user("u3") + &user("u4")));
     again(&three, &[], 1);
@@ -331,7 +332,7 @@ fn p2_a_lost_answer_stays_unknown_in_later_pushes() {
     service.set_faults(Faults { server_error: each(503), ..Faults::default() });
     again(&lost, &[], 1);
     assert_eq!(told(&lost, 1), ["unknown", "nothing", requests.as_str(), "unknown"]);
-    // A row whose answer is known is reported with it, also after the end of a push.
+    // Rows with a known outcome are reported with it, also if the push ended before them.
     let known = write(&place, "known.ndjson", &(user("u5") + &user("u3") + &user("u1")));
     service.set_faults(Faults { server_error: once(0, 404), ..Faults::default() });
     again(&known, &[], 1);

@@ -1,5 +1,5 @@
-//! Ten thousand users and five kills: all arrive. Only the few that were in flight are sent twice, and the results
-//! name them; no event is sent twice (P2).
+//! Ten thousand users and five kills: all users arrive. Only the few that were in flight are sent twice, and the
+//! results name them; no event is sent twice (P2).
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -34,7 +34,7 @@ fn p2_ten_thousand_users_arrive_once_despite_five_kills() {
     }
     let before = sent(&service);
     assert!(before > 100 && before < USERS as usize, "{before} requests before the last push");
-    // Events of what was under way at a kill are of unknown fate, unless no kill met any.
+    // If a kill hit requests in flight, it is unknown whether their events arrived.
     let done = place.run(&["users", "push", &file, "--json"]);
     let report = done.json();
     assert_eq!(done.code, if report["rows"]["events_unknown"] == 0 { 0 } else { 3 }, "{report}");

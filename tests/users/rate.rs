@@ -8,7 +8,7 @@ use crate::{
     harness::{Place, Service, small},
 };
 
-/// Pulls so many people under a limit, and returns the seconds from the first request to the last.
+/// Pulls this many users under a rate limit, and returns the seconds from the first request to the last.
 fn pull_under(people: usize, per_second: f64) -> f64 {
     let service = Service::start(Settings { frozen_clock: false, ..small(50, 5) });
     let place = Place::new(&service).without_parquet();
@@ -38,7 +38,7 @@ fn p5_slow_users_are_pulled_at_the_rate_limit_and_never_early() {
     assert!(secs < least * 1.7, "{secs:.1} s; the limit allows {least:.1}");
 }
 
-/// The measure that this part was built to. Takes two minutes, nearly all of them waiting.
+/// The performance goal of pulling users. Takes two minutes, nearly all of them waiting.
 #[test]
 #[ignore = "takes two minutes"]
 fn p5_a_thousand_users_are_pulled_at_ten_a_second() {

@@ -1,4 +1,4 @@
-//! A failing push keeps the results of an earlier one.
+//! A push that fails keeps the results of an earlier push.
 
 use std::{fs, os::unix::fs::symlink};
 
@@ -42,7 +42,7 @@ fn a_push_that_ends_early_sets_earlier_results_aside() {
     let service = service(Faults::default());
     let place = Place::new(&service);
     let file = write(&place, "users.csv", ROWS);
-    // Behind a link, as on another disk.
+    // The results file is behind a link, as on another disk.
     fs::create_dir(place.path("disk")).unwrap();
     symlink("disk/fates.csv", place.path("users.csv.results.csv")).unwrap();
     let push = ["users", "push", file.as_str()];
@@ -53,7 +53,7 @@ fn a_push_that_ends_early_sets_earlier_results_aside() {
     assert_eq!(text(&place, "disk/fates.csv.1"), before);
     let early = text(&place, "disk/fates.csv");
     assert!(early.contains("accepted") && place.path("users.csv.results.csv").is_symlink(), "{early}");
-    // Of a push that was killed.
+    // The temporary file of a push that was killed.
     fs::write(place.path("disk/fates.csv.part"), "row,userId\n1,a\n").unwrap();
     place.report(&push, 0);
     assert_eq!(text(&place, "disk/fates.csv.2"), "row,userId\n1,a\n");
