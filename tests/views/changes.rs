@@ -1,4 +1,4 @@
-//! Changes between two nights, in rows and in figures, compared with what each night returned.
+//! Changes between two nights, in rows and in figures, compared with the results of each night.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,12 +10,12 @@ use super::{
 };
 use crate::harness::{Cell, DAY_MS, NOW_MS, Place, Service, days_ago, small};
 
-/// A moment after a night as SQL: each night begins a day after the one before.
+/// A time after a night as SQL. Each night begins a day after the one before.
 fn moment(night: i64) -> String {
     format!("make_timestamp({} + 3600000000)", (NOW_MS + night * DAY_MS) * 1000)
 }
 
-/// An answer that stands on a night.
+/// An answer that exists on a night.
 struct Answer {
     session: String,
     survey: i64,
@@ -57,7 +57,7 @@ fn number(cell: &Cell) -> i64 {
     cell.as_deref().unwrap().parse().unwrap()
 }
 
-/// A figure and what it is of: survey, question, name, label.
+/// The key of a figure: survey, question, name, label.
 type Key = (i64, i64, &'static str, Cell);
 /// Answers, value, standard error.
 type Figure = (usize, f64, f64);
@@ -88,7 +88,7 @@ fn share(part: usize, whole: usize) -> Figure {
     (whole, share, (share * (1.0 - share) / whole as f64).sqrt())
 }
 
-/// What an answer chose: what it names itself, else the name that most answers have for an index.
+/// The labels of the options that an answer chose: its own labels, or the most frequent label of each index.
 fn labels(answer: &Answer, called: &BTreeMap<(i64, i64, i64), String>) -> BTreeSet<String> {
     let text = answer.text.as_deref().unwrap_or_default();
     if answer.kind == "MULTIPLESELECT"
@@ -137,14 +137,14 @@ fn figures(answers: &[Answer], scales: &Scales, called: &BTreeMap<(i64, i64, i64
             figures.insert((survey, question, "choice_share", Some(label)), share(sessions.len(), answered.len()));
         }
         if !answered.is_empty() {
-            // Of how many a share of nobody is.
+            // The share of an option that nobody chose, for its number of answers.
             figures.insert((survey, question, "choice_share", None), share(0, answered.len()));
         }
     }
     figures
 }
 
-/// The rows of `figure_changes`, without names and wordings.
+/// Computes the rows of `figure_changes`, without names and wordings.
 fn wanted_figures(before: &BTreeMap<Key, Figure>, after: &BTreeMap<Key, Figure>) -> Rows {
     let keys: BTreeSet<&Key> = before.keys().chain(after.keys()).collect();
     let is_figure = |key: &&&Key| key.2 != "choice_share" || key.3.is_some();
@@ -172,7 +172,7 @@ fn wanted_figures(before: &BTreeMap<Key, Figure>, after: &BTreeMap<Key, Figure>)
     rows
 }
 
-/// Counts of the rows that changed, by survey.
+/// Counts the changed rows, by survey.
 fn wanted_rows(warehouse: &Warehouse, earlier: i64, later: i64) -> Rows {
     let mut counts: BTreeMap<Cell, [i64; 6]> = BTreeMap::new();
     let mut count = |sql: &str, at: &dyn Fn(&[Cell]) -> Option<usize>| {
@@ -186,7 +186,7 @@ fn wanted_rows(warehouse: &Warehouse, earlier: i64, later: i64) -> Rows {
             }
         }
     };
-    // What was deleted when it was found is no new answer, and cannot vanish.
+    // An answer that was deleted when a scan first found it is not new, and cannot vanish.
     let found = "WITH first AS (
             SELECT response_group_uid, question_id, arg_min(deleted_at IS NOT NULL, valid_to) AS was_deleted FROM response_history
             WHERE reason <> 'collision' GROUP BY ALL
@@ -202,7 +202,7 @@ fn wanted_rows(warehouse: &Warehouse, earlier: i64, later: i64) -> Rows {
         _ => None,
     });
     count("SELECT survey_id, epoch_us(_first_seen_at) FROM themes", &|_| Some(4));
-    // A question counts once, however often it changed.
+    // A question counts once, even if it changed several times.
     let mut questions: BTreeSet<(Cell, Cell)> = BTreeSet::new();
     for row in warehouse.query(
         "SELECT survey_id, coalesce(question_id, -question_ordinal), epoch_us(valid_from), epoch_us(valid_to)
@@ -236,7 +236,8 @@ fn wanted_rows(warehouse: &Warehouse, earlier: i64, later: i64) -> Rows {
     counts.iter().map(row).collect()
 }
 
-/// What was before, what came and what went give what was after; which is what is current, if `is_until_today`.
+/// Asserts that the rows before, plus new rows, minus lost rows, equal the rows after. With `is_until_today`, the rows
+/// after are the current rows.
 fn assert_adds_up(warehouse: &Warehouse, between: &str, is_until_today: bool) {
     let sums = "answers_before + new_answers + returned - deleted - vanished <> answers_after
          OR themes_before + new_themes + returned_themes - vanished_themes <> themes_after

@@ -34,7 +34,7 @@ fn slow_both_warehouses_answer_every_question_alike() {
         assert!(!statement.contains("json") && !statement.contains("->"), "{statement}");
         let answers = [Place::run, Place::run_on_parquet].map(|run| {
             let done = run(&place, &["query", &statement, "--format", "json", "--rows", "100000"]).expect(0);
-            // Nobody sent webhooks here.
+            // No webhooks arrived here.
             let is_answered = done.stdout.lines().count() > 1 || statement.contains("response_rates");
             assert!(is_answered, "no answer to {statement}");
             done.stdout
@@ -60,7 +60,7 @@ fn nps(session: &str, score: i64) -> Value {
     })
 }
 
-/// A service that holds these answers and no other NPS answer at all.
+/// A service with these answers and no other NPS answers.
 fn service_with(scores: &[(&str, i64)]) -> Service {
     let service = Service::start(small(0, 2));
     for (session, score) in scores {
@@ -71,8 +71,8 @@ fn service_with(scores: &[(&str, i64)]) -> Service {
 
 #[test]
 fn the_past_moment_example_repeats_an_earlier_report() {
-    // On 31 January: 10, 10, 9, 0 -> 50.
-    // Then one is edited to 0, one deleted, one purged, one comes late: 0, 0, 8 -> -66.67.
+    // The scores on 31 January are 10, 10, 9, 0 -> 50. Then one answer is edited to 0, one is deleted, one is purged,
+    // and one arrives late: 0, 0, 8 -> -66.67.
     let service = service_with(&[("edited", 10), ("deleted", 10), ("purged", 9), ("stays", 0)]);
     let place = Place::new(&service);
     place.report(&["backfill", "--from", &days_ago(30)], 0);

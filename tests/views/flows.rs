@@ -1,4 +1,4 @@
-//! The views about arrivals and retention, computed again in plain Rust.
+//! The views about arrivals and retention, computed a second time in plain Rust.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -190,8 +190,8 @@ pub fn open_answers(truth: &Truth) -> Rows {
     texts.iter().map(row).collect()
 }
 
-/// The text without regard to case, with a blank for NUL. Rust's capitals of `ß` are `SS`, and its lower-case letters
-/// have a final sigma.
+/// Returns the text without regard to case, with a blank for NUL. Rust's upper case of `ß` is `SS`, and its lower case
+/// has a final sigma.
 pub fn folded(text: &str) -> String {
     text.nfc().collect::<String>().to_uppercase().to_lowercase().replace('ς', "σ").replace('\0', " ")
 }

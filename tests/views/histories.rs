@@ -1,6 +1,6 @@
 //! Thirteen nights of random changes: answers, themes and surveys that are edited, vanish and return, and webhooks that
-//! are lost, repeated and late. A plain model says what each night returned. In both warehouses, every `*_as_of`,
-//! `row_changes` and the changes of status equal the model, and a replay equals the original in every column.
+//! are lost, repeated and late. A plain model records what each night returned. In both warehouses, every `*_as_of`,
+//! `row_changes` and the status changes equal the model, and a replay equals the original in every column.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,10 +25,10 @@ const NIGHTS: i64 = 13;
 const HOUR_MS: i64 = 3_600_000;
 const SURVEYS: [i64; 4] = [900_001, 900_002, 900_003, 900_004];
 const STATUSES: [&str; 4] = ["DRAFT", "IN_PROGRESS", "PAUSED", "COMPLETED"];
-/// Every webhook about this survey arrives at once.
+/// The survey whose webhooks all arrive, at once.
 const TOLD: i64 = SURVEYS[0];
 
-/// An answer or a theme, as the service lists it.
+/// An answer or a theme in the service's list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Content {
     survey: i64,
@@ -44,7 +44,7 @@ struct Survey {
     question: String,
 }
 
-/// A change of status at the service.
+/// A status change at the service.
 #[derive(Clone, Debug)]
 struct Change {
     at_ms: i64,
@@ -53,7 +53,7 @@ struct Change {
     new: &'static str,
 }
 
-/// What the service has at a night.
+/// The service's data on a night.
 #[derive(Clone, Default)]
 struct Night {
     answers: BTreeMap<u64, Content>,
@@ -107,7 +107,7 @@ impl Night {
         changes
     }
 
-    /// Makes the service list these rows, and none that only `before` had.
+    /// Makes the service list these rows, and removes rows that only `before` had.
     fn put(&self, service: &Service, before: &Night) {
         let control = service.control();
         for id in before.answers.keys().filter(|id| !self.answers.contains_key(id)) {
@@ -139,7 +139,7 @@ impl Night {
         }
     }
 
-    /// The results of [`as_of`] in which a test is interested, sorted.
+    /// The rows of [`as_of`] that belong to a test, sorted.
     fn lines(&self) -> BTreeMap<&'static str, Vec<String>> {
         let rows = |rows: &BTreeMap<u64, Content>| {
             let there = rows.iter().filter(|(_, content)| !content.is_deleted);
@@ -167,14 +167,14 @@ fn key(kind: &str, id: u64) -> RowKey {
     RowKey { group: format!("00000000-0000-4000-800{kind}-{id:012}"), question: id.to_string() }
 }
 
-/// A record without its answer. Its creation time lies in the days before the first night.
+/// A record without its answer. Its creation time is in the days before the first night.
 fn row(kind: &str, id: u64, survey: i64) -> serde_json::Value {
     let created = time(NOW_MS - (id as i64 % 5 + 1) * DAY_MS);
     json!({"createdAt": created, "updatedAt": created, "questionId": id, "questionText": "q", "questionType": "OPEN",
         "response": "r", "responseGroupUid": key(kind, id).group, "surveyId": survey, "visitorId": id})
 }
 
-/// The planted rows of an `*_as_of` at a moment.
+/// Returns the planted rows of an `*_as_of` at a time.
 fn as_of(table: &str, at_ms: i64) -> String {
     let (columns, is_planted) = match table {
         "responses" => ("question_id, survey_id, answer_text", "response_group_uid LIKE '%-800a-%'"),
@@ -190,7 +190,7 @@ fn lines(warehouse: &Warehouse, sql: &str) -> Vec<String> {
     rows.map(|row| row.into_iter().map(|cell| cell.unwrap_or("NULL".into())).collect::<Vec<_>>().join(" | ")).collect()
 }
 
-/// Counts by survey: what `row_changes` says of answers or themes.
+/// The counts of `row_changes` for one survey, of answers or of themes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     before: i64,
@@ -202,7 +202,7 @@ struct Counts {
     after: i64,
 }
 
-/// Counts the changes from the night `earlier` to the night `later`, one row and one night after the other.
+/// Counts the changes from the night `earlier` to the night `later`, row by row and night by night.
 fn counted(nights: &[BTreeMap<u64, Content>], earlier: usize, later: usize) -> BTreeMap<i64, Counts> {
     let mut counts: BTreeMap<i64, Counts> = BTreeMap::new();
     let is_there = |content: &&Content| !content.is_deleted;
@@ -231,7 +231,7 @@ fn counted(nights: &[BTreeMap<u64, Content>], earlier: usize, later: usize) -> B
                 }
                 (Some(was), Some(is)) if was != is => add(is, |counts| &mut counts.edited),
                 (Some(_), Some(_)) => {}
-                // A deleted answer that is edited: no answer comes or goes.
+                // An edit of a deleted answer: the number of answers does not change.
                 (None, None) => {
                     if let (Some(was), Some(is)) = (was, is)
                         && was != is
@@ -271,7 +271,7 @@ fn changes(warehouse: &Warehouse, earlier: i64, later: i64) -> [BTreeMap<i64, Co
     counts
 }
 
-/// The deliveries of webhooks about these changes: some are lost, some arrive twice, some after the next night.
+/// The webhook deliveries of these changes: some are lost, some arrive twice, some arrive after the next night.
 fn deliveries(random: &mut StdRng, changes: &[Change]) -> Vec<(i64, String)> {
     let mut deliveries = Vec::new();
     for Change { at_ms, survey, old, new } in changes {
@@ -303,7 +303,7 @@ fn receive(service: &Service, place: &Place, deliveries: &[(i64, String)]) {
     inbox.store(&stored).unwrap();
 }
 
-/// A place after all nights, what each night returned, and the changes of status.
+/// A place after all nights, the results of each night, and the status changes.
 fn after_all_nights(service: &Service, seed: u64) -> (Place, Vec<Night>, Vec<Change>) {
     let rescan = "rescan = [\"all every run\"]\n";
     let place = Place::new(service).with_config(&format!("{ALL_FLAGS}{rescan}[streams.themes]\n{rescan}"));
@@ -379,7 +379,7 @@ fn assert_statuses(warehouse: &Warehouse, nights: &[Night], changes: &[Change]) 
         }
     }
     let statuses = format!("{}) AS truth(id, seen_at, status)", statuses.trim_end_matches(','));
-    // What a scan saw is right, whatever webhooks said; and the three places agree.
+    // The status that a scan saw is right, whatever webhooks said, and the three tables agree with it.
     let wrong = format!(
         "WITH truth AS ({statuses})
          SELECT truth.id, truth.seen_at, truth.status, change.new_status FROM truth
@@ -407,7 +407,7 @@ fn assert_statuses(warehouse: &Warehouse, nights: &[Night], changes: &[Change]) 
         let sql = "SELECT epoch_ms(changed_at), old_status, new_status FROM survey_status_changes";
         lines(warehouse, &format!("{sql} WHERE survey_id = {survey} ORDER BY changed_at"))
     };
-    // All webhooks of this survey arrived at once: its changes are the service's.
+    // All webhooks of this survey arrived at once, so its changes equal the service's.
     let told = changes.iter().filter(|change| change.survey == TOLD);
     let told = told.map(|Change { at_ms, old, new, .. }| format!("{at_ms} | {old} | {new}"));
     assert_eq!(changes_of(TOLD)[1..], told.collect::<Vec<_>>(), "{}", warehouse.name);

@@ -8,7 +8,7 @@ use crate::harness::{ALL_FLAGS, DAY_MS, NOW_MS, Place, Service, days_ago, small}
 const CONTENT: &str =
     "response_group_uid, question_id, survey_id, answer_json, is_skipped, epoch_us(created_at), question_text, url";
 
-/// What each warehouse says today, by its name.
+/// The present rows of each warehouse, by its name.
 fn today(place: &Place) -> Vec<(String, Rows, Rows)> {
     let read = |warehouse: Warehouse| {
         let answers = warehouse.query(&format!("SELECT {CONTENT} FROM current_responses"));
@@ -18,7 +18,7 @@ fn today(place: &Place) -> Vec<(String, Rows, Rows)> {
     Warehouse::all(place).into_iter().map(read).collect()
 }
 
-/// A moment after a night as SQL: each night begins a day after the one before.
+/// A time after a night as SQL. Each night begins a day after the one before.
 fn moment(nights: i64) -> String {
     format!("make_timestamp({} + 3600000000)", (NOW_MS + nights * DAY_MS) * 1000)
 }
@@ -48,7 +48,7 @@ fn slow_as_of_views_return_what_the_warehouse_said_then() {
     }
     assert_as_of(&place, &nights);
     assert!(nights.windows(2).all(|pair| pair[0][0].1.len() != pair[1][0].1.len()), "the nights differ");
-    // Before the first scan nothing was known, whatever was answered by then.
+    // Before the first scan nothing was known, although answers existed.
     for warehouse in Warehouse::all(&place) {
         assert_eq!(
             warehouse.text(&format!("SELECT count(*) FROM responses_as_of({})", moment(-1))).as_deref(),

@@ -1,5 +1,4 @@
-//! The views, compared with a second computation and with numbers known by hand, in
-//! both warehouses and in several time zones.
+//! The views, compared with a second computation and with known numbers, in both warehouses and in several time zones.
 
 mod changes;
 mod changing_survey;
@@ -21,14 +20,14 @@ use studysync_sandbox::{ChangeRequest, ListName, RowKey, Settings};
 use self::{recompute::NpsCut, truth::Truth, warehouse::Warehouse};
 use crate::harness::{Cell, DAY_MS, Place, Service, days_ago, expected::Expected, small};
 
-/// As far back as every night looks again.
+/// The range that every night scans again, in days.
 const DAYS: i64 = 28;
 
 /// A service with hostile rows, many of them in one millisecond, and the planted set.
 fn hostile_service() -> Service {
     let service = Service::start(Settings { hostile_share: 0.1, ties_per_ms: 3, ..small(9000, DAYS as u32) });
     planted::plant(&service);
-    // Which of two records with one key stands is not what is tested here.
+    // Which of two records with one key wins is not tested here.
     for key in Expected::now(&service).collisions("responses") {
         let (group, question) = key.split_once(" / ").unwrap();
         service.control().remove_row(&RowKey { group: group.into(), question: question.into() });
@@ -36,7 +35,7 @@ fn hostile_service() -> Service {
     service
 }
 
-/// Both warehouses after a backfill and a night of edits, deletions and purges; and what they must hold.
+/// Both warehouses after a backfill and a night of edits, deletions and purges, and their expected rows.
 fn two_nights(service: &Service) -> (Place, Expected) {
     let place = Place::new(service);
     place.report(&["backfill", "--from", &days_ago(DAYS + 2)], 0);
@@ -58,7 +57,7 @@ fn two_nights(service: &Service) -> (Place, Expected) {
     (place, expected)
 }
 
-/// Every view and what it must say.
+/// The expected rows of every view.
 fn recomputed(truth: &Truth) -> Vec<(String, recompute::Rows)> {
     let mut views: Vec<(String, recompute::Rows)> = [
         ("questions", flows::questions(truth)),
@@ -95,7 +94,7 @@ fn every_view_equals_a_second_computation_in_any_time_zone() {
     let truth = Truth::of(&expected);
     let views = recomputed(&truth);
     let names: Vec<&str> = views.iter().map(|(name, _)| name.as_str()).collect();
-    // What webhooks told is compared in `tests/serve`, versions and times in `versions.rs` and `changing_survey`.
+    // Rows from webhooks are compared in `tests/serve`; versions and times in `versions.rs` and `changing_survey`.
     let elsewhere = [
         "nps_answers",
         "webhook_mismatches",
@@ -106,7 +105,7 @@ fn every_view_equals_a_second_computation_in_any_time_zone() {
         "response_versions",
         "theme_versions",
         "survey_status_timeline",
-        // `changing_survey`.
+        // Tested in `changing_survey`.
         "answer_versions",
         "question_scales",
         "survey_question_sets",
@@ -131,7 +130,7 @@ fn every_view_equals_a_second_computation_in_any_time_zone() {
     warehouses.iter().for_each(|warehouse| assert_row_by_row(warehouse, &truth));
 }
 
-/// The views that only leave rows out.
+/// Tests the views that only leave rows out.
 fn assert_row_by_row(warehouse: &Warehouse, truth: &Truth) {
     let count = |sql: &str| warehouse.text(&format!("SELECT count(*) FROM {sql}")).unwrap().parse::<usize>().unwrap();
     assert_eq!(count("current_responses"), truth.answers.len(), "{}", warehouse.name);
@@ -183,8 +182,8 @@ fn views_of_a_small_set_equal_hand_computed_numbers() {
                 .collect();
             warehouse::assert_same(&format!("{sql}, {}", warehouse.name), &wanted, &of_survey(sql));
         };
-        // Sunday: 10 9 | 8 7 | 6 0 and 3 of the visitor who comes again.
-        // Mean -1/7, squares 5 - 1/7, error 100 sqrt(34/7/6/7).
+        // Sunday: 10 9 | 8 7 | 6 0, and 3 of the visitor who returns.
+        // Mean -1/7, sum of squared deviations 5 - 1/7, error 100 sqrt(34/7/6/7).
         assert(
             "SELECT week, responses, promoters, passives, detractors, nps, standard_error, nps_low, nps_high, survey_name, question_text \
              FROM nps_by_week_per_question WHERE SURVEY",
@@ -217,7 +216,8 @@ fn views_of_a_small_set_equal_hand_computed_numbers() {
                 ],
             ],
         );
-        // Each visitor once: of 10 and 0 in one instant the greater session's 0, of the uuid's 9 and 1 the 1.
+        // Each visitor counts once: of 10 and 0 at the same time, the 0 of the greater session; of 9 and 1 of one UUID,
+        // the 1.
         assert(
             "SELECT week, responses, promoters, passives, detractors, nps FROM nps_by_week_per_question_latest WHERE SURVEY AND week = '2026-01-19'",
             &[&["2026-01-19", "4", "0", "2", "2", "-50"]],
@@ -239,7 +239,7 @@ fn views_of_a_small_set_equal_hand_computed_numbers() {
             "SELECT value, answers, share FROM likert_distribution WHERE SURVEY AND question_id = 5",
             &[&["2", "1", "0.25"], &["3", "1", "0.25"], &["4", "2", "0.5"]],
         );
-        // Four answered (the empty list did not); one of them cannot be read, one says indexes alone.
+        // Four people answered; the empty list is no answer. One answer cannot be read, and one has only indexes.
         assert(
             "SELECT label, selected_index, chosen, answered, share FROM choice_share WHERE SURVEY AND question_id = 9",
             &[
@@ -249,7 +249,7 @@ fn views_of_a_small_set_equal_hand_computed_numbers() {
                 &["-", "5", "1", "4", "0.25"],
             ],
         );
-        // An index stands for an option where it is proven how they are counted: each option is one row.
+        // An index becomes an option if it is proven how indexes are counted. Each option is one row.
         assert(
             "SELECT question_id, label, selected_index, chosen, answered, share FROM choice_share WHERE SURVEY AND question_id >= 20",
             &[
@@ -272,7 +272,8 @@ fn views_of_a_small_set_equal_hand_computed_numbers() {
                 &["22", "2", "Up", "answer"],
             ],
         );
-        // A: 1, 2, 1. B: 2, 1 (9 is no rank). C: 3. Of three options the first is worth 2 points, the last none.
+        // A: 1, 2, 1. B: 2, 1 (9 is no rank). C: 3. With three options, the first rank is worth 2 points and the last
+        // rank none.
         assert(
             "SELECT option_label, answers, mean_rank, first_places, borda_points, borda_score FROM rank_summary WHERE SURVEY",
             &[
@@ -301,7 +302,7 @@ fn views_of_a_small_set_equal_hand_computed_numbers() {
                 &["Speed", "bad", "-", "1", "2", "0.5"],
             ],
         );
-        // By when the answer was given; of an answer that is not there, by when the theme was found.
+        // Themes count by the time of the answer; if the answer is missing, by the time at which the theme was found.
         assert(
             "SELECT week, theme, answers, themed_answers, share FROM theme_trend WHERE SURVEY",
             &[
@@ -320,7 +321,7 @@ fn views_of_a_small_set_equal_hand_computed_numbers() {
     }
 }
 
-/// Without this, a question about one survey reads the answers of all.
+/// Without this filter, a query for one survey would read the answers of all surveys.
 #[test]
 fn every_view_pushes_a_survey_filter_down_to_the_scan() {
     let service = Service::start(small(2000, 20));
@@ -329,7 +330,7 @@ fn every_view_pushes_a_survey_filter_down_to_the_scan() {
     place.report(&["backfill", "--from", &days_ago(40)], 0);
     for warehouse in Warehouse::in_utc(&place) {
         let mut checked = 0;
-        // What webhooks told is laid beside all answers.
+        // These views compare webhooks with all answers.
         let webhooks = ["webhook_mismatches", "session_stages", "response_rates"];
         // A row can move to another survey, so all its versions are read.
         let versions = ["response_versions", "theme_versions"];
@@ -341,7 +342,7 @@ fn every_view_pushes_a_survey_filter_down_to_the_scan() {
                 let scans = warehouse.scans(&format!("SELECT * FROM {name} WHERE survey_id = {}", planted::SURVEY));
                 let what = format!("{name}, {}: {scans:?}", warehouse.name);
                 let is_filtered = |scan: &[String; 2]| scan[1].contains("survey_id=900");
-                // The few rows of themes, and of definitions, are read once for two uses.
+                // `theme_trend` reads the few rows of themes and definitions once for two uses.
                 if name == "theme_trend" {
                     continue;
                 }
@@ -359,7 +360,7 @@ fn every_view_pushes_a_survey_filter_down_to_the_scan() {
     }
 }
 
-/// The order of rows is not that of one warehouse, and neither are the parts in which an engine adds them up.
+/// The order of rows differs between warehouses and between the threads of an engine, so sums must not depend on it.
 #[test]
 fn both_warehouses_agree_to_the_last_digit() {
     let service = Service::start(small(4000, 20));
@@ -378,7 +379,7 @@ fn both_warehouses_agree_to_the_last_digit() {
     }
 }
 
-/// A question that its survey no longer defines has the survey's name all the same.
+/// A question that its survey no longer defines still has the name of the survey.
 #[test]
 fn views_name_a_survey_whose_question_is_gone() {
     let service = Service::start(small(50, 20));

@@ -1,4 +1,4 @@
-//! A small set of hostile records whose numbers are known by hand: survey 900 and its neighbours.
+//! A small set of hostile records with known numbers: survey 900 and its neighbours.
 
 use serde_json::{Value, json};
 use studysync_sandbox::ListName;
@@ -8,7 +8,7 @@ use crate::harness::Service;
 /// The survey with the planted questions.
 pub const SURVEY: i64 = 900;
 
-/// The last instant of a week, and the first of the next: 2026-01-19 is a Monday.
+/// The last millisecond of a week, and the first of the next. 2026-01-19 is a Monday.
 const SUNDAY: &str = "2026-01-18T23:59:59.999Z";
 const MONDAY: &str = "2026-01-19T00:00:00.000Z";
 
@@ -24,7 +24,8 @@ pub fn plant(service: &Service) {
     }
 }
 
-/// Found long after the answer; twice on one answer; on one that is deleted, and on one that nobody has.
+/// Themes that were found long after the answer: two on one answer, one on a deleted answer, and one on an answer that
+/// does not exist.
 fn themes() -> Vec<Value> {
     let theme = |id: i64, session: &str, question: i64, name: &str| {
         json!({
@@ -44,7 +45,7 @@ fn themes() -> Vec<Value> {
     ]
 }
 
-/// One answer: session, question, type and answer; every session is a visitor of its own.
+/// One answer: session, question, type and answer. Every session is a separate visitor.
 fn answer(session: &str, question: i64, kind: &str, created_at: &str, response: Value) -> Value {
     json!({
         "createdAt": created_at, "updatedAt": created_at, "deletedAt": null, "externalUserId": "", "questionId": question,
@@ -54,7 +55,7 @@ fn answer(session: &str, question: i64, kind: &str, created_at: &str, response: 
     })
 }
 
-/// A number for each session name.
+/// Returns a number for each session name.
 fn visitor(session: &str) -> usize {
     session.bytes().map(usize::from).sum()
 }
@@ -76,7 +77,7 @@ fn survey() -> Value {
         "completedAt": null, "totalResponseLimit": null, "constraints": [],
         "questions": [
             question(1, "NPS", json!([]), json!(null)),
-            // Seven values by its options, though nobody chose the highest.
+            // The options define seven values, though nobody chose the highest.
             question(2, "LIKERT", json!(["never", "2", "3", "4", "5", "6", "always"]), json!({"range": "3"})),
             question(3, "LIKERT", json!([]), json!({"labels": {"left": "no", "right": "yes"}, "range": "5"})),
             question(4, "LIKERT", json!([{"label": "-2 bad"}, {"label": "-1"}, {"label": "0"}, {"label": "1"}, {"label": "2 good"}]), json!(null)),
@@ -94,7 +95,7 @@ fn survey() -> Value {
 fn nps() -> Vec<Value> {
     let nps = |session: &str, at: &str, response: Value| answer(session, 1, "NPS", at, response);
     let on_sunday = |(at, response): (usize, Value)| nps(&format!("n{at:02}"), SUNDAY, response);
-    // Counted: 10, 9, 8, 7, 6, 0. The others are no scores.
+    // Counted: 10, 9, 8, 7, 6, 0. The others are not scores.
     let scores = [
         json!(10),
         json!("9"),
@@ -110,11 +111,11 @@ fn nps() -> Vec<Value> {
     ];
     let mut records: Vec<Value> = scores.into_iter().enumerate().map(on_sunday).collect();
     records.push(with(nps("deleted", SUNDAY, json!(10)), "deletedAt", json!("2026-01-20T00:00:00.000Z")));
-    // One visitor three times: twice in one instant, where the greatest session decides, and once before.
+    // One visitor three times: twice at the same time, where the greatest session decides, and once before.
     for (session, at, score) in [("again-1", MONDAY, 10), ("again-2", MONDAY, 0), ("again-0", SUNDAY, 3)] {
         records.push(with(nps(session, at, json!(score)), "visitorId", json!(77)));
     }
-    // Without a visitor number: told apart by uuid, else by session.
+    // Without a visitor number, visitors are distinguished by UUID, or else by session.
     records.push(with(with(nps("uuid-1", MONDAY, json!(9)), "visitorId", json!(null)), "visitorUuid", json!("same")));
     records.push(with(with(nps("uuid-2", MONDAY, json!(1)), "visitorId", json!(null)), "visitorUuid", json!("same")));
     records.push(with(with(nps("nobody-1", MONDAY, json!(8)), "visitorId", json!(null)), "visitorUuid", json!(null)));
@@ -124,11 +125,11 @@ fn nps() -> Vec<Value> {
 
 fn likert() -> Vec<Value> {
     let given: [(i64, &[f64]); 4] = [
-        // 7 is chosen by nobody, 8 and 0 are outside the scale of 1 to 7.
+        // Nobody chose 7; 8 and 0 are outside the scale of 1 to 7.
         (2, &[1.0, 2.0, 2.0, 6.0, 6.0, 6.0, 5.0, 8.0, 0.0, 3.5]),
         (3, &[5.0, 4.0, 1.0, 9.0]),
         (4, &[-2.0, -1.0, 0.0, 2.0, 2.0, 7.0]),
-        // No definition: observed 2 to 4, since 1e18 and -3 can be no scale.
+        // No definition: the observed scale is 2 to 4, because 1e18 and -3 cannot be on a scale.
         (5, &[2.0, 3.0, 4.0, 4.0, 1e18, -3.0]),
     ];
     let record = |question: i64, at: usize, value: f64| {
@@ -153,7 +154,7 @@ fn parts() -> Vec<Value> {
     };
     let mut records = Vec::new();
     for question in [6, 7, 8] {
-        // A is left twice, C right twice, B once each; the last round was skipped.
+        // A is the left choice twice, C the right choice twice, B each once; the last round was skipped.
         let rounds = json!([round("A", "C"), round("A", "B"), round("B", "C"), round("", "")]);
         records.push(answer(&format!("m{question}"), question, "MAXDIFF", MONDAY, rounds));
     }
@@ -162,13 +163,14 @@ fn parts() -> Vec<Value> {
     };
     let choice = |session: &str, response: Value, indexes: Value| choose(session, 9, response, indexes);
     records.extend([
-        // Indexes from 0, by the option that the second answer names; a text that is no list stands for several.
+        // Indexes from 0, as the option in the second answer proves. A text that is not a list stands for several
+        // options.
         choose("d1", 20, json!("Red, Blue"), json!([0, 2])),
         choose("d2", 20, json!("Blue"), json!([2])),
         choose("d3", 20, json!("Green, dark, Blue"), json!([1, 2])),
-        // From 1, since no index is 0 and one is as high as there are options.
+        // Indexes from 1, because no index is 0 and the highest one equals the number of options.
         choose("d1", 21, json!("One, Three"), json!([1, 3])),
-        // Neither is proven: one index has a name by another answer, the other has none.
+        // Not proven: another answer gives one index a name, and the other index has none.
         choose("d1", 22, json!("Left, Up"), json!([1, 2])),
         choose("d2", 22, json!("Up"), json!([2])),
     ]);
@@ -177,7 +179,7 @@ fn parts() -> Vec<Value> {
         choice("c2", json!("[\"Größe\"]"), json!([2])),
         choice("c3", json!([]), json!([])),
         choice("c4", json!({"unexpected": true}), json!([1])),
-        // Indexes without texts to go with them.
+        // Indexes that match no label.
         choice("c5", json!("x"), json!([4, 5])),
     ]);
     let rank = |session: &str, response: Value| answer(session, 10, "RANKORDER", MONDAY, response);
@@ -211,7 +213,7 @@ fn odd() -> Vec<Value> {
         answer("o1", 13, "TEXTURLPROMPT", MONDAY, json!(null)),
         answer("o1", 14, "hologram", MONDAY, json!({"deep": [1, {"a": null}]})),
         answer("o2", 14, "hologram", MONDAY, json!(9)),
-        // A survey that nobody knows, and one that is no number.
+        // A survey that does not exist, and a survey id that is not a number.
         with(answer("u1", 1, "NPS", MONDAY, json!(9)), "surveyId", json!(999_999)),
         with(answer("u2", 1, "NPS", MONDAY, json!(2)), "surveyId", json!("none")),
         with(answer("u3", 9, "MULTIPLECHOICE", MONDAY, json!("Größe")), "surveyId", json!("none")),

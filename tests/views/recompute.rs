@@ -1,4 +1,4 @@
-//! The views computed again in plain Rust, from the service's records.
+//! The views computed a second time in plain Rust, from the service's records.
 //!
 //! Nothing here is SQL. Every function returns rows of cells in the order of the view's columns.
 
@@ -11,7 +11,7 @@ use crate::harness::Cell;
 
 pub type Rows = Vec<Vec<Cell>>;
 
-/// A cell of anything that can be shown.
+/// Returns a cell with the text of a value.
 pub fn cell(value: impl ToString) -> Cell {
     Some(value.to_string())
 }
@@ -22,7 +22,7 @@ pub fn optional(value: Option<impl ToString>) -> Cell {
 
 type Question = (Option<i64>, i64);
 
-/// Answers by survey and question.
+/// Groups answers by survey and question.
 pub fn by_question<'a>(answers: impl IntoIterator<Item = &'a Answer>) -> BTreeMap<Question, Vec<&'a Answer>> {
     let mut groups: BTreeMap<Question, Vec<&Answer>> = BTreeMap::new();
     for answer in answers {
@@ -31,7 +31,7 @@ pub fn by_question<'a>(answers: impl IntoIterator<Item = &'a Answer>) -> BTreeMa
     groups
 }
 
-/// How NPS answers are cut.
+/// How NPS answers are grouped.
 #[derive(Clone, Copy, Debug)]
 pub struct NpsCut {
     pub period: &'static str,
@@ -134,13 +134,13 @@ pub fn sessions(truth: &Truth) -> Rows {
     groups.into_iter().map(row).collect()
 }
 
-/// The scale of each LIKERT question and how often each of its values was given.
+/// The scale of each LIKERT question, and the number of answers of each value.
 pub struct Scale {
     pub low: i64,
     pub high: i64,
     source: &'static str,
     counts: BTreeMap<i64, usize>,
-    /// Answers that are no number.
+    /// Answers that are not numbers.
     pub not_rated: usize,
 }
 
@@ -216,7 +216,7 @@ pub fn likert_top_two(truth: &Truth) -> Rows {
     likert(truth).into_iter().map(row).collect()
 }
 
-/// Each part of the answers that stand, with its answer.
+/// Each part of the current answers, with its answer.
 pub fn parts<'a>(answers: &[&'a Answer], table: &'static str) -> Vec<(&'a Answer, &'a crate::harness::Row)> {
     let of = |answer: &'a Answer| {
         answer.parts.iter().filter(move |(name, _)| *name == table).map(move |(_, row)| (answer, row))
@@ -285,7 +285,7 @@ pub fn matrix_distribution(truth: &Truth) -> Rows {
 pub fn rank_summary(truth: &Truth) -> Rows {
     let mut rows = Vec::new();
     for (question, answers) in by_question(&truth.answers) {
-        // Rank and number of options of each answer that ranked the option.
+        // For each answer that ranked the option: its rank, and the number of options.
         let mut ranks: BTreeMap<String, Vec<(i64, i64)>> = BTreeMap::new();
         for answer in answers {
             let parts = parts(&[answer], "response_ranks");
@@ -313,7 +313,7 @@ pub fn rank_summary(truth: &Truth) -> Rows {
     rows
 }
 
-/// Whether the left choice is the best one; `None` when the labels do not tell.
+/// Returns whether the left choice is the best one; `None` if the labels do not say.
 fn left_is_best(left: Option<&str>, right: Option<&str>) -> Option<bool> {
     let side = |label: &str| {
         let label = label.to_lowercase();

@@ -1,4 +1,4 @@
-//! The scale of a LIKERT question by the labels of its options, and answers that are no point of it.
+//! The scale of a LIKERT question by the labels of its options, and answers that are not points of it.
 
 use serde_json::{Value, json};
 use studysync_sandbox::ListName;
@@ -8,11 +8,11 @@ use crate::harness::{Cell, Place, Service, days_ago, small};
 
 /// The survey with the planted questions.
 const SURVEY: i64 = 901;
-/// Labels; lowest and highest value; values of options that are no points.
+/// Labels; lowest and highest value; values of options that are not points.
 type Case = (&'static [&'static str], i64, i64, &'static str);
 
 const SCALES: &[Case] = &[
-    // Numbers, also with words.
+    // Numbers, some with words.
     (&["1", "2", "3", "4", "5"], 1, 5, "[]"),
     (&["-2", "-1", "0", "1", "2"], -2, 2, "[]"),
     (&["1 star", "2 stars", "3 stars"], 1, 3, "[]"),
@@ -22,7 +22,7 @@ const SCALES: &[Case] = &[
     (&["never", "rarely", "sometimes", "often", "always"], 1, 5, "[]"),
     (&["Very unlikely", "Unlikely", "Neither likely nor unlikely", "Likely", "Very likely"], 1, 5, "[]"),
     (&["Not sure at all", "Somewhat sure", "Very sure"], 1, 3, "[]"),
-    // Ranges and counts: positions.
+    // Ranges and counts: the value is the position.
     (&["18-24", "25-34", "35-44", "45-54", "55+"], 1, 5, "[]"),
     (&["Under 18", "18-24", "25+"], 1, 3, "[]"),
     (&["1-2 times", "3-5 times", "6-10 times", "more often"], 1, 4, "[]"),
@@ -31,7 +31,7 @@ const SCALES: &[Case] = &[
     (&["Less than 1 year", "1-2 years", "3-5 years", "More than 5 years"], 1, 4, "[]"),
     (&["0-6", "7-8", "9-10"], 1, 3, "[]"),
     (&["$0-10", "$10-20", "$20+"], 1, 3, "[]"),
-    // No points, at either end.
+    // Options that are not points, at either end.
     (&["1", "2", "3", "4", "5", "N/A"], 1, 5, "[6]"),
     (&["N/A", "1", "2", "3", "4", "5"], 1, 5, "[0]"),
     (&["0", "1", "2", "3", "4", "Not applicable"], 0, 4, "[5, 6]"),
@@ -50,7 +50,7 @@ const SCALES: &[Case] = &[
     (&["mauvais", "moyen", "bon", "Sans opinion"], 1, 3, "[4]"),
 ];
 
-/// The options of the question whose answers are counted: five points, and one that is none.
+/// The options of the question whose answers are counted: five points, and an option that is not a point.
 const RATED: &[&str] = &["bad", "poor", "fair", "good", "excellent", "N/A"];
 const RATED_QUESTION: i64 = 1000;
 
@@ -67,7 +67,7 @@ fn plant(service: &Service) {
         "completedAt": null, "totalResponseLimit": null, "constraints": [], "questions": questions,
     });
     service.control().plant(ListName::Surveys, &survey.to_string(), None).unwrap();
-    // Two 5, three 4, five lower; three of "N/A", one as its text; one outside the scale.
+    // Two 5, three 4, five lower; three "N/A", one of them as text; one outside the scale.
     let given = [5, 5, 4, 4, 4, 3, 3, 2, 1, 1, 6, 6, 9].map(|value| json!(value));
     for (at, response) in given.into_iter().chain([json!("N/A"), json!(null)]).enumerate() {
         let record = json!({

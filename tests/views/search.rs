@@ -1,5 +1,5 @@
-//! The text search with and without DuckDB's extension `fts`, through the program and over
-//! HTTP, compared with a second computation.
+//! The text search with and without DuckDB's extension `fts`, through the program and over HTTP, compared with a second
+//! computation.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,18 +16,19 @@ use super::{flows::open_answers, truth::Truth, warehouse::Warehouse};
 use crate::harness::{ALL_FLAGS, DAY_MS, Place, Service, Tables, days_ago, expected::Expected, small};
 
 const DAYS: i64 = 6;
-/// The folder of an extension below DuckDB's folder of extensions, in the newest version whose extension can be had.
+/// The folder of an extension below DuckDB's folder of extensions, for the newest version whose extension can be
+/// downloaded.
 const PLATFORM: &str = "v1.5.5/linux_amd64";
 /// The same for the version that the program is linked with.
 const PLATFORM_LINKED: &str = "v1.5.6/linux_amd64";
 const FILE: &str = "fts.duckdb_extension";
 const SCHEMAS: &str = "SELECT count(*) FROM duckdb_schemas() WHERE schema_name LIKE 'fts%'";
 
-/// Kana, Han and Thai: letters without blanks between words.
+/// Kana, Han and Thai: scripts without blanks between words.
 const STANDS_ALONE: [std::ops::RangeInclusive<char>; 3] =
     ['\u{3040}'..='\u{30ff}', '\u{3400}'..='\u{9fff}', '\u{0e00}'..='\u{0e4f}'];
 
-/// Hostile texts, each of a session of its own.
+/// Hostile texts, each in its own session.
 const TEXTS: &[(&str, &str)] = &[
     ("quote", "It's \"quoted\"; DROP TABLE responses; -- done"),
     ("wild", "100% of my_file \\ path * ?"),
@@ -52,7 +53,7 @@ const TEXTS: &[(&str, &str)] = &[
     ("sigma-capitals", "ΜΕΓΆΛΟΣ ΔΡΌΜΟΣ"),
 ];
 
-/// What is asked for, and the sessions that have all of its words.
+/// Search texts, and the sessions that contain all of their words.
 const WANTED: &[(&str, &[&str])] = &[
     ("it''s", &["quote"]),
     ("DROP table", &["quote"]),
@@ -81,7 +82,7 @@ const WANTED: &[(&str, &[&str])] = &[
     ("!?", &["points"]),
 ];
 
-/// What is asked for in any case, and the sessions that have it, with and without an index.
+/// Search texts for a search without regard to case, and the sessions found, with and without an index.
 const WANTED_IN_ANY_CASE: &[(&str, &[&str])] = &[
     ("strasse", &["sharp", "sharp-capitals"]),
     ("Straße", &["sharp", "sharp-capitals"]),
@@ -114,7 +115,7 @@ fn service(responses: u64) -> Service {
     service
 }
 
-/// The folder into which `scripts/test-tools.sh` puts the extension, and DuckDB's library of its version.
+/// The folder to which `scripts/test-tools.sh` downloads the extension and DuckDB's library of the same version.
 fn tools() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("duckdb-extensions").join(PLATFORM)
 }
@@ -134,13 +135,13 @@ fn platform() -> &'static str {
     if is_there && !cfg!(feature = "bundled") { PLATFORM } else { PLATFORM_LINKED }
 }
 
-/// A place that asks for the index.
+/// A place with the index enabled.
 fn place(service: &Service, more: &str) -> Place {
     with_extensions(Place::new(service).with_config(&config(&format!("full_text_search = true\n{more}"))))
 }
 
-/// The place with a home, and so a folder of extensions, of its own. Its program uses DuckDB's library of the
-/// extension's version.
+/// Gives the place its own home folder, and therefore its own folder of extensions. Its program uses DuckDB's library
+/// of the extension's version.
 pub fn with_extensions(place: Place) -> Place {
     let home = place.path("home").display().to_string();
     place.with_env("HOME", &home).with_env("LD_LIBRARY_PATH", &tools().display().to_string())
@@ -150,7 +151,7 @@ pub fn config(warehouse: &str) -> String {
     format!("{ALL_FLAGS}\n[warehouse]\n{warehouse}\n")
 }
 
-/// Where DuckDB looks for the extension of a place.
+/// The path at which DuckDB looks for the extension of a place.
 pub fn installed(place: &Place) -> PathBuf {
     place.path("home/.duckdb/extensions").join(platform()).join(FILE)
 }
@@ -171,7 +172,7 @@ fn planted(sessions: &[&str]) -> BTreeSet<String> {
     sessions.iter().map(|session| format!("search-{session}")).collect()
 }
 
-/// The words of each standing answer, as this test takes texts apart.
+/// The words of each current answer, as this test splits texts.
 fn words_of_answers(service: &Service) -> BTreeMap<(String, String), Vec<String>> {
     let truth = Truth::of(&Expected::now(service));
     let words = |text: &str| -> Vec<String> {
@@ -198,7 +199,7 @@ fn words_of_answers(service: &Service) -> BTreeMap<(String, String), Vec<String>
     answers.collect()
 }
 
-/// Holds what is found for many words of the service's answers against a second computation; returns how many words.
+/// Compares the results for many words of the service's answers with a second computation. Returns the number of words.
 fn assert_follows(service: &Service, warehouse: &Warehouse) -> usize {
     let answers = words_of_answers(service);
     let mut holders: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
@@ -241,16 +242,16 @@ fn the_search_index_ranks_whole_words_best_first() {
         warehouse.text("SELECT count(*) FROM open_answers WHERE NOT is_empty"),
         "no word leaves nothing out"
     );
-    // The program's own question, which loads no extension.
+    // The program's own query, which loads no extension.
     let asked = place.run(&["query", "SELECT response_group_uid FROM search_answers('refund export')"]).expect(0);
     assert!(asked.stdout.contains("search-once"), "{}", asked.stdout);
-    // It opens the file for writing.
+    // `check` opens the file for writing.
     drop(warehouse);
     let check = place.run(&["check"]).expect(0);
     assert!(check.stdout.contains("ok   search"), "{}", check.stdout);
 }
 
-/// BM25 of each answer with a word, computed here; and the best stands first.
+/// Asserts that each answer with a word has the BM25 score that is computed here, and that the best answer is first.
 fn assert_scores(service: &Service, warehouse: &Warehouse) {
     let of_ascii = |words: &&Vec<String>| words.iter().filter(|word| *word == "export").count();
     let answers = words_of_answers(service);
@@ -297,7 +298,7 @@ fn without_the_extension_the_plain_search_works_with_a_warning() {
     let check = place.run(&["check"]).expect(1);
     assert!(check.stdout.contains("FAIL search") && check.stdout.contains(&missing), "{}", check.stdout);
     assert!(check.stdout.contains("hint: install it"), "{}", check.stdout);
-    // A file that is no extension.
+    // A file that is not an extension.
     std::fs::create_dir_all(installed(&place).parent().unwrap()).unwrap();
     std::fs::write(installed(&place), vec![b'x'; 4096]).unwrap();
     assert_plain(&place.run(&["sync"]).expect(0).stderr, "cannot be loaded");
@@ -341,7 +342,7 @@ fn the_search_index_follows_edits_and_deletions() {
     assert!(std::fs::metadata(place.duckdb()).unwrap().modified().unwrap() >= before);
 }
 
-/// Runs a command that is killed when it opens a file; false where nothing can do that.
+/// Runs a command that is killed when it opens a file; returns false if strace is missing.
 fn is_killed_at(place: &Place, path: &Path, arguments: &[&str]) -> bool {
     let own = place.command(arguments);
     let mut traced = Command::new("strace");
@@ -365,11 +366,12 @@ fn p2_the_next_run_indexes_what_a_kill_left_out() {
     service.control().remove_row(&RowKey { group: "search-once".into(), question: "77".into() });
     plant(&service, "new", "a refund for me");
     service.advance_days(1);
-    // The engine opens the extension when every answer is committed and no index is made.
+    // The engine opens the extension after every answer is committed and before an index exists.
     if !is_killed_at(&place, &installed(&place), &["sync"]) {
         return println!("SKIPPED: there is no strace");
     }
-    // The old index, joined to what stands now: what is gone is not found, and what is new not yet.
+    // The search joins the old index to the current answers: it does not find deleted answers, and does not yet find
+    // new ones.
     let warehouse = Warehouse::duckdb(&place);
     let texts = "SELECT string_agg(answer, ';' ORDER BY answer) FROM search_answers('refund')";
     assert_eq!(warehouse.text(texts).as_deref(), Some("another text"));
@@ -416,7 +418,7 @@ fn the_next_run_drops_a_disabled_or_unusable_index() {
     let done = place.run(&["sync"]).expect(0);
     assert!(done.stderr.contains("dropped the index of words"), "{}", done.stderr);
     assert_plain(&place);
-    // A replay builds another file, and the index in it.
+    // A replay builds another file, with an index.
     let place = place.with_config(&config("full_text_search = true"));
     with_index(&place);
     place.run(&["replay"]).expect(0);

@@ -17,7 +17,7 @@ use crate::harness::{Cell, Place, Service, days_ago, expected::Expected, small};
 
 const ANSWERS_MIN: usize = 5;
 
-/// The segment of each answer, in the order of the answers.
+/// Returns the segment of each answer, in the order of the answers.
 fn segments(truth: &Truth, expected: &Expected, segment: &str) -> Vec<Cell> {
     let snapshots: BTreeMap<&String, _> = expected.entities("visitor_snapshots").collect();
     let of = |answer: &Answer| -> Cell {
@@ -42,7 +42,7 @@ fn segments(truth: &Truth, expected: &Expected, segment: &str) -> Vec<Cell> {
     truth.answers.iter().map(of).collect()
 }
 
-/// The path of an address with a host; `None` if the text is none.
+/// Returns the path of a URL with a host; `None` if the text is not such a URL.
 fn path(text: &str) -> Option<String> {
     let (scheme, rest) = text.trim().split_once("//")?;
     let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "+.-".contains(letter);
@@ -56,7 +56,7 @@ fn path(text: &str) -> Option<String> {
         .then(|| path.split(['?', '#']).next().unwrap_or_default().trim_end().to_owned())
 }
 
-/// The answers of each segment.
+/// Groups the answers by segment.
 fn groups<'t>(truth: &'t Truth, segments: &[Cell]) -> BTreeMap<Cell, Vec<&'t Answer>> {
     let mut groups: BTreeMap<Cell, Vec<&Answer>> = BTreeMap::new();
     for (answer, segment) in truth.answers.iter().zip(segments) {
@@ -65,7 +65,7 @@ fn groups<'t>(truth: &'t Truth, segments: &[Cell]) -> BTreeMap<Cell, Vec<&'t Ans
     groups
 }
 
-/// What stands before the figures in each row.
+/// The columns before the figures in each row.
 fn names(truth: &Truth, (survey_id, question_id): (Option<i64>, i64), segment: &Cell) -> Vec<Cell> {
     vec![optional(survey_id), cell(question_id), truth.survey_name(survey_id), segment.clone()]
 }
@@ -160,7 +160,7 @@ fn choices(truth: &Truth, groups: &BTreeMap<Cell, Vec<&Answer>>) -> Rows {
     rows
 }
 
-/// Most frequent first.
+/// Returns the names, most frequent first.
 fn frequent(names: impl Iterator<Item = Cell>) -> Vec<String> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     names.flatten().for_each(|name| *counts.entry(name).or_default() += 1);
@@ -182,7 +182,7 @@ fn segment_figures_equal_a_second_computation() {
     cuts.extend(keys.iter().take(2).map(|key| format!("metadata:{key}")));
     cuts.push("attribute:nobody has it".to_owned());
     assert_eq!(cuts.len(), 10);
-    // Nothing here is a time.
+    // No result here depends on the time zone.
     let warehouses = Warehouse::in_utc(&place);
     let (mut with_figure, mut without) = (BTreeMap::new(), BTreeMap::new());
     for cut in &cuts {

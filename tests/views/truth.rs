@@ -6,7 +6,7 @@ use chrono::{DateTime, Datelike, NaiveDate};
 
 use crate::harness::{Row, expected::Expected};
 
-/// One answer that stands, with the rows of its parts.
+/// A current answer, with the rows of its parts.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub session: String,
@@ -21,7 +21,7 @@ pub struct Answer {
     pub is_skipped: bool,
 }
 
-/// What a survey says of a question today.
+/// The present definition of a question in its survey.
 #[derive(Clone, Debug, Default)]
 pub struct Definition {
     pub survey_name: Option<String>,
@@ -30,26 +30,26 @@ pub struct Definition {
     pub wording: Option<String>,
     pub left: Option<String>,
     pub right: Option<String>,
-    /// Lowest and highest value, and where that is known from.
+    /// Lowest and highest value, and the source of the scale.
     pub scale: Option<(i64, i64, &'static str)>,
 }
 
-/// A theme that stands.
+/// A current theme.
 #[derive(Clone, Debug)]
 pub struct Theme {
     pub row: Row,
     pub answered_us: i64,
 }
 
-/// Everything that the views are computed from.
+/// The data from which all views are computed.
 pub struct Truth {
     pub answers: Vec<Answer>,
     pub definitions: BTreeMap<(i64, i64), Definition>,
     pub survey_names: BTreeMap<i64, Option<String>>,
     pub themes: Vec<Theme>,
-    /// Least and greatest whole number of 0 to 10 among the answers to a LIKERT question, by survey and question.
+    /// Least and greatest whole number from 0 to 10 in the answers to a LIKERT question, by survey and question.
     pub likert_ranges: BTreeMap<(Option<i64>, i64), (i64, i64)>,
-    /// Labels of options by survey, question and place from 1.
+    /// Labels of options by survey, question and place, counted from 1.
     pub options: BTreeMap<(i64, i64), BTreeMap<i64, String>>,
     /// Index and label of each chosen option, by survey and question.
     pub chosen: BTreeMap<(i64, i64), Vec<ChosenOption>>,
@@ -76,7 +76,7 @@ pub fn first_of_month(day: NaiveDate) -> NaiveDate {
 }
 
 impl Truth {
-    /// Leaves out what is deleted or has vanished.
+    /// Leaves out deleted and vanished rows.
     pub fn of(expected: &Expected) -> Truth {
         let mut truth = Truth {
             answers: Vec::new(),
@@ -153,8 +153,8 @@ impl Truth {
         }
     }
 
-    /// What an index alone stands for: an option of the survey, if it is proven how indexes are counted,
-    /// else what all other answers call it.
+    /// Returns the label of an index: an option of the survey, if it is proven how indexes are counted, or else the
+    /// label in all other answers.
     pub fn label_of_index(&self, survey_id: i64, question_id: i64, index: i64) -> Option<String> {
         let key = (survey_id, question_id);
         let chosen = self.chosen.get(&key)?;
@@ -187,7 +187,7 @@ impl Truth {
         self.definitions.get(&(survey_id?, question_id))
     }
 
-    /// The wording of today, else the latest that these answers showed.
+    /// Returns the present wording, or else the latest one in these answers.
     pub fn wording<'a>(
         &self,
         survey_id: Option<i64>,
@@ -219,7 +219,7 @@ fn answer(row: &Row, parts: &[(&'static str, Row)]) -> Answer {
     }
 }
 
-/// The scale of a definition: by its options, else by its property "range".
+/// Returns the scale of a definition: by its options, or else by its property "range".
 fn scale(labels: &[Option<&str>], properties: Option<&str>) -> Option<(i64, i64, &'static str)> {
     let leading = |label: &Option<&str>| -> Option<i64> {
         let label = (*label)?.trim_start();

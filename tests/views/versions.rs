@@ -13,12 +13,12 @@ const QUESTION: &str = "survey_id, question_ordinal, question_id, question_type,
                         options_properties, routing_options";
 const THEME: &str = "id, response_group_uid, question_id, theme, theme_description, response";
 
-/// A moment after a night as SQL: each night begins a day after the one before.
+/// A time after a night as SQL. Each night begins a day after the one before.
 fn moment(night: i64) -> String {
     format!("make_timestamp({} + 3600000000)", (NOW_MS + night * DAY_MS) * 1000)
 }
 
-/// What each warehouse says of questions and of themes today.
+/// The present questions and themes of each warehouse.
 fn today(place: &Place) -> Vec<[Rows; 2]> {
     let questions = format!(
         "SELECT {QUESTION} FROM survey_questions
@@ -28,7 +28,7 @@ fn today(place: &Place) -> Vec<[Rows; 2]> {
     Warehouse::all(place).iter().map(|warehouse| [warehouse.query(&questions), warehouse.query(&themes)]).collect()
 }
 
-/// A place after some nights in which wordings, themes and statuses changed, and what it said on each of them.
+/// A place after several nights in which wordings, themes and statuses changed, and its results on each night.
 fn nights() -> (Service, Place, Vec<Vec<[Rows; 2]>>) {
     let service = Service::start(Settings { hostile_share: 0.05, ..small(900, 20) });
     let place = Place::new(&service);
@@ -73,7 +73,7 @@ fn p4_versions_of_surveys_and_themes_are_known_each_night() {
         for known in ["questions_as_of", "themes_as_of"] {
             assert_eq!(warehouse.text(&format!("SELECT count(*) FROM {known}({before})")).as_deref(), Some("0"));
         }
-        // A night without a change leaves no version.
+        // A night without a change adds no version.
         let versions = "SELECT count(*) FROM (SELECT * EXCLUDE (valid_from, valid_to, is_current, _run_id, _synced_at)
                         FROM survey_question_history GROUP BY ALL HAVING count(*) > 1)";
         assert_eq!(warehouse.text(versions).as_deref(), Some("0"), "{}", warehouse.name);
@@ -92,7 +92,7 @@ fn number(cell: &Cell) -> i64 {
     cell.as_deref().unwrap().parse().unwrap()
 }
 
-/// The versions of each question, in order: of rows of one moment, that of the first place.
+/// The versions of each question, in order. Of rows with the same time, the row with the first position counts.
 fn versions(warehouse: &Warehouse) -> BTreeMap<(i64, i64), Vec<Version>> {
     let sql = "SELECT survey_id, question_id, epoch_us(valid_from), question_ordinal, question_text
                FROM survey_question_history WHERE question_id IS NOT NULL";

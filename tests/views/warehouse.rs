@@ -1,5 +1,5 @@
-//! The warehouses as analysts open them: the DuckDB file, and Parquet through the example script in plain
-//! DuckDB, in sessions of several time zones.
+//! The warehouses as analysts open them: the DuckDB file, and Parquet through the example script in plain DuckDB, in
+//! sessions of several time zones.
 
 use std::rc::Rc;
 
@@ -8,18 +8,18 @@ use duckdb::{Connection, types::Value};
 use super::recompute::Rows;
 use crate::harness::{Cell, Place};
 
-/// Far from UTC on either side; the second has half hours and summer time.
+/// UTC, and zones far from it on either side. The second one has a half-hour offset and summer time.
 const ZONES: [&str; 3] = ["UTC", "America/St_Johns", "Pacific/Kiritimati"];
 
-/// One open warehouse, read in one time zone.
+/// An open warehouse, read in one time zone.
 pub struct Warehouse {
     pub name: String,
     zone: Option<&'static str>,
-    /// Shared by the time zones: the script of the Parquet files makes each view, which takes seconds.
+    /// Shared by the time zones, because the script for Parquet files makes each view, which takes seconds.
     connection: Rc<Connection>,
 }
 
-/// The views of the repository's folder.
+/// The names of the views in the repository.
 pub fn view_names() -> Vec<String> {
     let folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/views")).unwrap();
     let names = folder.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -36,7 +36,7 @@ fn script(place: &Place) -> String {
 }
 
 impl Warehouse {
-    /// Both warehouses in every time zone; in one where the engine knows none.
+    /// Both warehouses in every time zone; only one if the engine has no time zones.
     pub fn all(place: &Place) -> Vec<Warehouse> {
         Warehouse::in_zones(place, &ZONES)
     }
@@ -46,7 +46,7 @@ impl Warehouse {
         Warehouse::in_zones(place, &ZONES[..1])
     }
 
-    /// The DuckDB file as an analyst opens it: in an engine without the search extension.
+    /// The DuckDB file as an analyst opens it: with an engine without the search extension.
     pub fn duckdb(place: &Place) -> Warehouse {
         Warehouse::open("DuckDB", &attach(place), &ZONES[..1]).remove(0)
     }
@@ -61,7 +61,7 @@ impl Warehouse {
         both.zip(Warehouse::open("Parquet", &script(place), zones)).flat_map(<[_; 2]>::from).collect()
     }
 
-    /// Opens a warehouse, in the farthest of the zones.
+    /// Opens a warehouse, with the last of the zones as the session's zone.
     fn open(kind: &str, open: &str, zones: &[&'static str]) -> Vec<Warehouse> {
         let connection = Rc::new(Connection::open_in_memory().unwrap());
         connection.execute_batch("SET threads = 2; SET memory_limit = '1GB'").unwrap();
@@ -78,7 +78,7 @@ impl Warehouse {
         warehouses
     }
 
-    /// The connection, in this time zone.
+    /// Returns the connection, set to this time zone.
     fn connection(&self) -> &Connection {
         if let Some(zone) = self.zone {
             self.connection.execute_batch(&format!("SET TimeZone = '{zone}'")).unwrap();
@@ -104,7 +104,7 @@ impl Warehouse {
         found
     }
 
-    /// The error of a query that has to fail.
+    /// Returns the error of a query that must fail.
     pub fn fails(&self, sql: &str) -> String {
         let mut statement = match self.connection().prepare(sql) {
             Ok(statement) => statement,
@@ -117,7 +117,7 @@ impl Warehouse {
         failed.unwrap_or_else(|| panic!("{sql} did not fail"))
     }
 
-    /// The rows of a view; times as epoch microseconds.
+    /// Returns the rows of a view, with times as epoch microseconds.
     pub fn rows(&self, view: &str) -> Rows {
         let times = "SELECT column_name FROM (DESCRIBE SELECT * FROM VIEW) WHERE column_type = 'TIMESTAMP'";
         let times = self.query(&times.replace("VIEW", view)).into_iter().flatten().flatten();
@@ -126,8 +126,8 @@ impl Warehouse {
         self.query(&format!("SELECT * {replaced} FROM {view}"))
     }
 
-    /// The scans of tables in the plan of a query: the columns that each reads, and its filters. The engine reads the
-    /// plan, which is nested deeper than other readers of JSON accept.
+    /// Returns the table scans in the plan of a query: the columns that each reads, and its filters. The engine parses
+    /// the plan, because it is nested deeper than other JSON parsers accept.
     pub fn scans(&self, sql: &str) -> Vec<[String; 2]> {
         let plan: String =
             self.connection().query_row(&format!("EXPLAIN (FORMAT json) {sql}"), [], |row| row.get(1)).unwrap();
@@ -144,20 +144,20 @@ impl Warehouse {
         rows.map(Result::unwrap).collect()
     }
 
-    /// The first value of the first row.
+    /// Returns the first value of the first row.
     pub fn text(&self, sql: &str) -> Cell {
         self.query(sql).into_iter().next().and_then(|row| row.into_iter().next()).flatten()
     }
 }
 
-/// Asserts equality up to the order of rows and the last digits of numbers.
+/// Asserts equality, ignoring the order of rows and the last digits of numbers.
 pub fn assert_same(what: &str, wanted: &Rows, found: &Rows) {
     if let Some(difference) = difference(wanted, found) {
         panic!("{what}: {difference}");
     }
 }
 
-/// Says where rows differ, but for their order and the last digits of numbers; `None` when they do not.
+/// Describes how rows differ, ignoring their order and the last digits of numbers; `None` if they are equal.
 pub fn difference(wanted: &Rows, found: &Rows) -> Option<String> {
     let sorted = |rows: &Rows| {
         let mut rows = rows.clone();

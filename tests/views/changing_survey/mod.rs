@@ -1,5 +1,5 @@
-//! Random histories of a survey that changes while people answer it. At every night both warehouses must say what a
-//! second computation says, and what they said of an earlier moment must stay as it was.
+//! Random histories of a survey that changes while people answer it. Every night both warehouses must agree with a
+//! second computation, and their results for an earlier time must not change.
 
 mod model;
 mod world;
@@ -17,17 +17,18 @@ use super::{
 use crate::harness::{Place, Service, days_ago, small};
 
 const NIGHTS: i64 = 5;
-/// The columns of a figure that make it one.
+/// The columns of `figures` that the test compares.
 const FIGURE: &str = "survey_id, question_id, figure, label, selected_index, answers, value, standard_error";
-/// Rows of the survey that changes, and of answers to it that name no survey.
+/// Rows of the survey that changes, and of answers that name no survey.
 const OURS: &str = "(survey_id = 900 OR survey_id IS NULL)";
 
-/// An hour after the scan of a night, as SQL.
+/// The time an hour after the scan of a night, as SQL.
 fn moment(night: i64) -> String {
     format!("make_timestamp({} + 3600000000)", night_ms(night) * 1000)
 }
 
-/// Plays a history, and compares after every night; a quick one compares one warehouse a night, and both at the end.
+/// Plays a history, and compares after every night. With `is_quick`, compares one warehouse per night, and both at the
+/// end.
 fn play(seed: u64, is_quick: bool) {
     let mut world = World::new(Service::start(small(20, 6)), seed);
     let place = Place::new(world.service());
@@ -61,7 +62,7 @@ fn play(seed: u64, is_quick: bool) {
     }
 }
 
-/// What the views must say: a name, the query, and its rows.
+/// The expected rows of the views: name, query, rows.
 fn wanted(known: &Known) -> Vec<(&'static str, &'static str, Rows)> {
     let versions = (known.answers.iter())
         .map(|answer| {
@@ -144,7 +145,7 @@ fn wanted(known: &Known) -> Vec<(&'static str, &'static str, Rows)> {
     ]
 }
 
-/// Each view calls a question by one name.
+/// Asserts that each view shows one wording per question.
 fn assert_wordings(known: &Known, warehouse: &Warehouse, night: i64, what: &dyn Fn(&str) -> String) {
     let changes = format!("figure_changes({}, {})", moment(0), moment(night));
     let mut relations: Vec<String> = ["day", "week", "month"]
@@ -165,10 +166,10 @@ fn assert_wordings(known: &Known, warehouse: &Warehouse, night: i64, what: &dyn 
     }
 }
 
-/// The figures of each moment are those that the night showed, whatever was found since.
+/// Asserts that the figures of an earlier time equal those of that night, whatever was found since.
 fn assert_moments(nights: &[Rows], warehouse: &Warehouse, what: &dyn Fn(&str) -> String) {
     let today = nights.len() as i64 - 1;
-    // The moments of all nights at the end; before, the first and the last two.
+    // The times of all nights at the end; before, only those of the first and the last two nights.
     let is_checked = |night: i64| today == NIGHTS || night == 0 || night >= today - 1;
     for (night, figures) in nights.iter().enumerate().filter(|(night, _)| is_checked(*night as i64)) {
         let sql = format!("SELECT {FIGURE} FROM figures_as_of({}) WHERE {OURS}", moment(night as i64));
@@ -186,7 +187,7 @@ fn assert_moments(nights: &[Rows], warehouse: &Warehouse, what: &dyn Fn(&str) ->
     assert_same(&what("figure_changes"), &wanted, &warehouse.query(&sql));
 }
 
-/// Both sides of each figure. An option that nobody had chosen has the share 0, if the question had an answer.
+/// Both values of each figure. An option that nobody had chosen has the share 0, if the question had an answer.
 fn changes(before: &Rows, after: &Rows) -> Rows {
     let mut sides: BTreeMap<Vec<_>, [Option<Vec<_>>; 2]> = BTreeMap::new();
     for (side, rows) in [before, after].into_iter().enumerate() {
@@ -210,7 +211,7 @@ fn changes(before: &Rows, after: &Rows) -> Rows {
     wanted
 }
 
-/// The rule gives what people saw, wherever the survey had not changed since the last scan.
+/// Asserts that the rule selects the version that people saw, if the survey had not changed since the last scan.
 fn assert_judged_by_what_people_saw(known: &Known) {
     for answer in known.answers.iter().filter(|answer| answer.is_settled && answer.survey.is_some()) {
         let (_, question) = known.judged(answer).unwrap();

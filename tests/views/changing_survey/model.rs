@@ -1,4 +1,5 @@
-//! What the views must say of a survey that changed, computed from what people answered and what scans found: no SQL.
+//! Computes what the views must return for a survey that changed, from the answers and the results of scans, without
+//! SQL.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,13 +9,13 @@ use crate::{
     views::recompute::{Rows, cell, optional},
 };
 
-/// What is known after a scan: the answers, and the survey as each scan until then saw it.
+/// The state of knowledge after a scan: the answers, and the survey in each scan so far.
 pub struct Known {
     pub answers: Vec<Answer>,
     pub definitions: Vec<Definition>,
 }
 
-/// A question as a scan found it first, at this position, and when.
+/// A question as a scan first found it, at this position, and the time of the scan.
 struct Version<'a> {
     from_ms: i64,
     question: &'a Question,
@@ -26,7 +27,7 @@ pub type Figure = (usize, f64, Option<f64>);
 /// Survey, question, figure, label, index.
 pub type FigureKey = (Option<i64>, i64, &'static str, Cell, Option<i64>);
 
-/// The labels that a choice answer names itself, and its indexes.
+/// The labels and the indexes of a choice answer.
 fn chosen(answer: &Answer) -> Vec<(Option<String>, Option<i64>)> {
     match &answer.given {
         Given::Options(labels, None) => labels.iter().map(|label| (Some(label.clone()), None)).collect(),
@@ -38,12 +39,12 @@ fn chosen(answer: &Answer) -> Vec<(Option<String>, Option<i64>)> {
     }
 }
 
-/// All values that a person can choose on a scale: its points, and options that are no points.
+/// All values that a person can choose on a scale: its points, and options that are not points.
 fn values((low, high, others): Scale) -> BTreeSet<i64> {
     (low..=high).chain(others.iter().copied()).collect()
 }
 
-/// Whether an answer contains something that only the second version has.
+/// Returns whether an answer contains an option or value that only the second version has.
 fn is_of_the_next(answer: &Answer, current: &Question, next: &Question) -> bool {
     match &answer.given {
         Given::Number(number) if answer.saw.kind == "LIKERT" => current
@@ -78,7 +79,7 @@ impl Known {
         versions
     }
 
-    /// The number of the version that an answer was given to, from 1, and the version.
+    /// Returns the number of the version that was answered, from 1, and the version.
     pub fn judged(&self, answer: &Answer) -> Option<(usize, &Question)> {
         answer.survey?;
         let versions = self.versions(answer.saw.id);
@@ -93,7 +94,7 @@ impl Known {
         Some((at + 1, versions[at].question))
     }
 
-    /// The answers to each question of a type.
+    /// Returns the answers to each question of these types.
     fn answers_to(&self, kinds: &[&str]) -> BTreeMap<Key, Vec<&Answer>> {
         let mut questions: BTreeMap<Key, Vec<&Answer>> = BTreeMap::new();
         for answer in self.answers.iter().filter(|answer| kinds.contains(&answer.saw.kind)) {
@@ -102,7 +103,7 @@ impl Known {
         questions
     }
 
-    /// The wording of a question today: that of the survey, else the last that a person was shown.
+    /// The present wording of a question: from the survey, or else the last one that a person saw.
     pub fn wording(&self, (survey, id): Key) -> Cell {
         let defined = self.definitions.last()?.iter().find(|question| survey == Some(SURVEY) && question.id == id);
         let shown = self.answers.iter().filter(|answer| (answer.survey, answer.saw.id) == (survey, id));
@@ -110,7 +111,7 @@ impl Known {
         defined.map(|question| question.wording.clone()).or(shown.map(|(_, wording)| wording))
     }
 
-    /// What each choice is called: session, question, place, index, label.
+    /// The label of each choice: session, question, place, index, label.
     pub fn choices(&self) -> Vec<(&Answer, usize, Option<i64>, Cell)> {
         let mut choices = Vec::new();
         for answers in self.answers_to(&["MULTIPLECHOICE", "MULTIPLESELECT"]).values() {
@@ -125,7 +126,7 @@ impl Known {
         choices
     }
 
-    /// Each LIKERT answer with its version, its scale, and whether it is a point of the scale or not rated.
+    /// Each LIKERT answer: version number, value, scale, and whether the value is a point, not rated, or outside.
     fn rated(answers: &[&Answer], known: &Known) -> Vec<(usize, i64, (i64, i64), &'static str)> {
         let judged: Vec<(usize, Option<Scale>, Option<i64>)> = (answers.iter())
             .filter_map(|answer| {
@@ -138,7 +139,7 @@ impl Known {
                 Some((version.map_or(0, |(at, _)| at), version.and_then(|(_, question)| question.scale), number))
             })
             .collect();
-        // Without a definition: the shortest usual scale.
+        // Without a definition, the scale is the shortest usual one that fits.
         let free = judged.iter().filter(|(_, scale, _)| scale.is_none()).filter_map(|(.., number)| *number);
         let free: BTreeSet<i64> = free.filter(|number| (0..=10).contains(number)).collect();
         let usual = free.first().zip(free.last()).map(|(least, greatest)| {
@@ -158,7 +159,8 @@ impl Known {
         judged.into_iter().map(rate).collect()
     }
 
-    /// For each LIKERT question: answers, sum, those in a box of two, those with a box, and those that are not rated.
+    /// For each LIKERT question: points, sum of points, points in the top two boxes, points on scales that have boxes,
+    /// and answers that are not rated.
     pub fn likert(&self) -> BTreeMap<Key, [i64; 5]> {
         let mut figures = BTreeMap::new();
         for (key, answers) in self.answers_to(&["LIKERT"]) {
@@ -210,7 +212,7 @@ impl Known {
         figures
     }
 
-    /// Who chose each option.
+    /// Returns the sessions that chose each option.
     fn choosers(&self) -> BTreeMap<ChosenOption, BTreeSet<&str>> {
         let mut choosers: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();
         for (answer, _, index, label) in self.choices() {
@@ -220,7 +222,7 @@ impl Known {
         choosers
     }
 
-    /// Session, whether it was completed, and its first question.
+    /// Session, whether it is completed, and its first question.
     pub fn sessions(&self) -> Rows {
         let mut sets: Vec<(i64, Vec<i64>)> = Vec::new();
         for (night, definition) in self.definitions.iter().enumerate() {
@@ -252,9 +254,9 @@ fn share(part: usize, whole: usize) -> Figure {
     (whole, share, (whole > 1).then(|| (share * (1.0 - share) / whole as f64).sqrt()))
 }
 
-/// What the indexes of a question stand for.
+/// The meaning of the indexes of a question.
 struct Names {
-    /// The labels that answers have for each version and index.
+    /// The labels in answers for each version and index.
     called: BTreeMap<(usize, i64), BTreeSet<String>>,
     /// The index of the first option, if it is proven.
     first: Option<i64>,

@@ -1,5 +1,5 @@
-//! A survey that people answer while it changes: which questions it has, what each person saw and answered, and what
-//! scans found. All of it is drawn from a seed.
+//! A survey that people answer while it changes: its questions, what each person saw and answered, and what scans
+//! found. A seed determines all of it.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::{
 pub const SURVEY: i64 = 900;
 const MINUTE_MS: i64 = 60_000;
 
-/// Lowest and highest value, and values of options that are no points: what a reader of the labels would say.
+/// Lowest and highest value, and values of options that are not points, as a reader of the labels would say.
 pub type Scale = (i64, i64, &'static [i64]);
 
 /// Labels of LIKERT questions with their scales.
@@ -39,24 +39,24 @@ pub struct Question {
     pub wording: String,
     pub options: Vec<String>,
     pub scale: Option<Scale>,
-    /// Left and right.
+    /// The labels of the left and the right end.
     pub ends: [&'static str; 2],
 }
 
 pub type Definition = Vec<Question>;
 
-/// What a person chose.
+/// The content of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Given {
     Nothing,
     Number(i64),
     /// A LIKERT answer that is a text.
     Text(&'static str),
-    /// Options by name, with their indexes if the service sends them.
+    /// Options by label, with their indexes if the service sends them.
     Options(Vec<String>, Option<Vec<i64>>),
-    /// Options of which the service sends only the indexes.
+    /// Options by index only.
     Indexes(Vec<i64>),
-    /// An answer whose content no view of this test counts.
+    /// A content that no view of this test counts.
     Other(Value),
 }
 
@@ -66,22 +66,22 @@ pub struct Answer {
     pub session: String,
     pub survey: Option<i64>,
     pub saw: Question,
-    /// The wording that comes with the answer.
+    /// The wording in the answer record.
     pub wording: Option<String>,
     pub at_ms: i64,
     pub given: Given,
     pub is_deleted: bool,
     pub updated_ms: i64,
-    /// Whether the survey had not changed since the scan before this answer.
+    /// Whether the survey had not changed between the last scan and this answer.
     pub is_settled: bool,
 }
 
-/// The service and everything that was done at it.
+/// The service, and everything that happened to it.
 pub struct World {
     service: Service,
     dice: Dice,
     definition: Definition,
-    /// Questions that the survey had once.
+    /// Questions that were removed from the survey.
     removed: Vec<Question>,
     next_question: i64,
     next_name: u64,
@@ -90,7 +90,7 @@ pub struct World {
     pub night: i64,
 }
 
-/// When the scan of a night begins.
+/// The start of the scan of a night.
 pub fn night_ms(night: i64) -> i64 {
     NOW_MS + night * DAY_MS
 }
@@ -167,7 +167,7 @@ impl World {
 
     fn set_options(&mut self, question: &mut Question) {
         match question.kind {
-            // One in five has no options: its scale is read off the answers.
+            // One question in five has no options: its scale is derived from the answers.
             "LIKERT" if self.dice.percent(80) => {
                 let (labels, scale) = self.dice.pick(&SCALES);
                 question.options = labels.iter().map(|label| (*label).to_owned()).collect();
@@ -185,7 +185,7 @@ impl World {
         }
     }
 
-    /// One change of the survey.
+    /// Makes one change of the survey.
     fn change(&mut self) {
         let at = self.dice.below(self.definition.len() as u64) as usize;
         let mut question = self.definition[at].clone();
@@ -232,13 +232,13 @@ impl World {
         }
     }
 
-    /// Some sessions at random times of a range. `is_settled` says that the survey is as the last scan saw it.
+    /// Adds some sessions at random times of a range. `is_settled` says that the survey is as the last scan saw it.
     fn answer_between(&mut self, from_ms: i64, until_ms: i64, sessions: u64, is_settled: bool) {
         for _ in 0..sessions {
             self.sessions += 1;
             let session = format!("session-{}", self.sessions);
             let begun_ms = self.dice.between(from_ms, until_ms - MINUTE_MS);
-            // Answers that name no survey; answers without wording; people who leave before the end.
+            // Some answers name no survey, some have no wording, and some people leave before the end.
             let survey = (!self.dice.percent(8)).then_some(SURVEY);
             let reached = match self.dice.percent(60) {
                 true => self.definition.len(),
@@ -271,7 +271,8 @@ impl World {
             "LIKERT" if self.dice.percent(4) => Given::Text("not a number"),
             "LIKERT" => {
                 let (low, high, others) = question.scale.unwrap_or((1, 4, &[]));
-                // Of an option that is no point the service sends its position or its own number: the first known.
+                // For an option that is not a point, the service sends its position or its own number. The test uses
+                // the first known value.
                 let values: Vec<i64> = (low..=high).chain(others.iter().copied().take(1)).collect();
                 Given::Number(self.dice.pick(&values))
             }
@@ -300,7 +301,7 @@ impl World {
         Given::Options(labels, self.dice.percent(60).then_some(indexes))
     }
 
-    /// Other answers, deletions, and answers that vanish: of the last three days, which every scan reads again.
+    /// Edits, deletes and removes answers of the last three days, which every scan reads again.
     fn edit(&mut self) {
         let since = night_ms(self.night) - 2 * DAY_MS;
         let young: Vec<(String, i64)> =
@@ -323,7 +324,7 @@ impl World {
         }
     }
 
-    /// Makes the service list the survey and the answers as they are.
+    /// Makes the service list the present survey and answers.
     fn publish(&self) {
         let control = self.service.control();
         control.plant(ListName::Surveys, &self.survey().to_string(), None).unwrap();
