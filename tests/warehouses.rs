@@ -1,4 +1,4 @@
-//! Warehouses that are added or left out catch up (P1, P2). Rows that seem deleted at the service are
+//! Warehouses that are added or left out get the missing rows (P1, P2). Rows that seem deleted at the service are
 //! rechecked before they are marked (P4).
 
 use studysync_sandbox::{ChangeRequest, Faults};
@@ -7,7 +7,7 @@ use crate::harness::{DAY_MS, Place, Service, Tables, days_ago, expected::Expecte
 
 const DAYS: u32 = 60;
 
-/// Both warehouses hold what the service holds, and the same content; when each row was written differs.
+/// Asserts that both warehouses have the service's content. The times at which rows were written differ.
 fn assert_both_hold(place: &Place, service: &Service, when: &str) {
     let settled = Expected::now(service);
     let expected = |table: &str| settled.rows(table).len() as i64;
@@ -36,7 +36,7 @@ fn p1_a_warehouse_left_out_of_a_run_catches_up() {
     assert!(!notes(&report).is_empty(), "{report}");
     assert_both_hold(&place, &service, "after both took part again");
 
-    // A night that only Parquet saw: its edits reach DuckDB the next time.
+    // A night with Parquet only: its edits reach DuckDB the next time.
     service.advance_days(1);
     service.change(&ChangeRequest { edits: 30, within_ms: Some(20 * DAY_MS), ..ChangeRequest::default() });
     place.run_on_parquet(&["sync"]).expect(0);
@@ -68,7 +68,7 @@ fn p4_a_doubt_stays_until_a_scan_resolves_it() {
     let window = (now_ms - 50 * DAY_MS, now_ms - 20 * DAY_MS);
     let gone = service.change(&ChangeRequest { vanish_window_ms: Some(window), ..ChangeRequest::default() }).vanished;
     let withheld = |report: &serde_json::Value| report["streams"]["responses"]["withheld"].as_u64().unwrap() as usize;
-    // Stopped between the first look and the second: the doubt is not lost.
+    // The run stops between the first scan and the recheck: the window still needs the recheck.
     place.run(&["sync", "--stream", "responses", "--concurrency", "1", "--max-requests", "3"]).expect(6);
     for night in ["the first", "the next", "and the next"] {
         let report = place.report(&["sync"], 3);

@@ -1,11 +1,11 @@
-//! `[notify]`: who is notified, of what and how often; and that a run never waits for it.
+//! `[notify]`: who is notified of which events and how often, and that a run never waits for a notification.
 
 use serde_json::Value;
 
 use super::{Answer, Receiver, place_at, place_for, with_wrong_key};
 use crate::harness::{KEY, KEY_VARIABLE, Service, days_ago, small};
 
-/// A command that writes what it was told into the place's folder.
+/// A command that writes its message and environment into the place's folder.
 const TELLS: &str =
     "command = [\"/bin/sh\", \"-c\", \"cat > told.json; env > told.env; echo $STUDYSYNC_EVENT >> told.events\"]\n";
 
@@ -31,7 +31,7 @@ fn a_failure_and_its_recovery_are_notified_once() {
     assert_eq!(posted[0]["run"], report, "the run's JSON");
     assert_eq!(posted[0]["health"]["reasons"][0]["code"], "key_refused");
     assert!(!posted[0].to_string().contains("another-key"));
-    // The command has the same.
+    // The command receives the same message.
     let told: Value = serde_json::from_slice(&std::fs::read(place.path("told.json")).unwrap()).unwrap();
     assert_eq!(told, report);
     let environment = std::fs::read_to_string(place.path("told.env")).unwrap();
@@ -39,7 +39,7 @@ fn a_failure_and_its_recovery_are_notified_once() {
         assert!(environment.lines().any(|found| found == line), "{line} in {environment}");
     }
     assert!(!environment.contains("another-key"), "p11: it needs no key");
-    // The same again is no news; its end is, once.
+    // The same failure does not notify again; the recovery notifies once.
     place.run(&["sync"]).expect(4);
     let place = place.with_env(KEY_VARIABLE, KEY);
     place.run(&["sync"]).expect(0);
@@ -57,7 +57,7 @@ fn a_run_without_requests_counts_as_no_recovery() {
     let (from, to) = (days_ago(20), days_ago(10));
     place.run(&["backfill", "--from", &from]).expect(0);
     let covered = ["backfill", "--from", &from, "--to", &to];
-    // A run that cannot begin leaves no scan that the next one would resume.
+    // A run that cannot begin leaves no scan for the next run to resume.
     let place = place.with_env(KEY_VARIABLE, "");
     assert_ne!(place.run(&["sync"]).code, 0);
     assert_eq!(events(&receiver.take()), ["failed"]);
@@ -117,7 +117,7 @@ fn a_refused_notification_blocks_no_other() {
     let done = place.run(&["sync"]).expect(4);
     assert_eq!(receiver.take().len(), 1, "it is not tried again");
     assert!(done.stderr.contains("413") && done.stderr.contains("this message is given up"), "{}", done.stderr);
-    // An address that is gone may come back: what it did not take waits, each message by itself.
+    // An address that returns 404 may work again later: each message that it did not accept stays pending.
     receiver.answers(Answer::Status(404));
     let place = place.with_env(KEY_VARIABLE, "");
     assert_ne!(place.run(&["sync"]).code, 0, "another reason");
@@ -182,13 +182,13 @@ fn a_failure_is_notified_when_the_state_is_unwritable() {
     let receiver = Receiver::start();
     let service = Service::start(small(60, 3));
     let place = with_wrong_key(place_for(&service, &webhook(&receiver, "")));
-    // Neither the state's folder nor the lock can be made, also by root.
+    // Not even root can create the state's folder or the lock.
     std::fs::write(place.path("state"), "a file").unwrap();
     let done = place.run(&["sync"]);
     assert_ne!(done.code, 0);
     assert_eq!(events(&receiver.take()), ["failed"], "{}", done.stderr);
     assert!(done.stderr.contains("cannot record a notification"), "{}", done.stderr);
-    // The folder is there, and the ledger cannot be replaced.
+    // The folder exists, and the notification file cannot be replaced.
     std::fs::remove_file(place.path("state")).unwrap();
     std::fs::create_dir_all(place.path("state/checkpoints.sqlite.notifications")).unwrap();
     let done = place.run(&["sync"]).expect(4);
@@ -206,20 +206,20 @@ fn a_locked_notification_file_delays_no_run() {
     let done = place.run(&["sync"]).expect(4);
     assert!(done.stderr.contains("another process has locked the notifications"), "{}", done.stderr);
     assert_eq!(events(&receiver.take()), ["failed"], "it is told without the ledger");
-    // A signal does not wait for the lock.
+    // After a signal, the program does not wait for the lock.
     let run = place.spawn(&["sync"]);
     let states = || studysync::state::State::open_read_only(&place.state()).unwrap().unwrap().runs(9).unwrap();
     crate::serve::until("the end of the run", || states().iter().filter(|run| run.finished_ms.is_some()).count() == 2);
     let done = crate::harness::Done::from(terminated(run));
     assert_eq!(done.code, 4, "{}", done.stderr);
     drop(lock);
-    // The signal may have come before the wait for the lock: then the message went out.
+    // If the signal came before the wait for the lock, the message was sent.
     receiver.take();
     place.run(&["sync"]).expect(4);
     assert_eq!(events(&receiver.take()).len(), 1, "nobody knows that it was told");
 }
 
-/// Ends a process as an operator does, and returns what it left.
+/// Ends a process with SIGTERM, as an operator does, and returns its output.
 fn terminated(child: std::process::Child) -> std::process::Output {
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
@@ -279,7 +279,7 @@ fn the_next_command_notifies_about_a_killed_run() {
         let begun_ms = studysync::clock::now_ms() - ms_ago;
         state.begin_run(&studysync::model::RunId::new(begun_ms), "sync", begun_ms).unwrap();
     };
-    // The next run tells that one was killed, and that it makes it good; no run tells it again.
+    // The next run reports that a run was killed, and that it recovered. Later runs do not report it again.
     kill_one(2);
     service.advance_days(1);
     place.run(&["sync"]).expect(0);
@@ -290,7 +290,7 @@ fn the_next_command_notifies_about_a_killed_run() {
     service.advance_days(1);
     place.run(&["sync"]).expect(0);
     assert!(receiver.take().is_empty());
-    // So does `serve` when it starts.
+    // `serve` reports it too when it starts.
     kill_one(0);
     let serving = crate::serve::Serving::start(&place);
     let mut posted = Vec::new();

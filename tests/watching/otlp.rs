@@ -1,5 +1,5 @@
-//! Traces and metrics by OTLP, decoded by the classes that OpenTelemetry generates from its protocol.
-//! Only in builds with the feature `otlp`.
+//! Traces and metrics by OTLP, decoded by the classes that OpenTelemetry generates from its protocol. Only in builds
+//! with the feature `otlp`.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{Answer, Receiver, python_packages};
 use crate::harness::{Done, Place, Service, small};
 
-/// Decodes hex lines, each with the path that it was posted to, into JSON lines.
+/// Decodes hex lines, each with the path of its request, into JSON lines.
 const DECODE: &str = "
 import json, sys
 from google.protobuf.json_format import MessageToDict
@@ -55,7 +55,7 @@ fn endpoint(receiver: &Receiver) -> String {
     receiver.url().rsplit_once('/').unwrap().0.to_owned()
 }
 
-/// All values under a key, however deep.
+/// Collects all values of a key, at any depth.
 fn all<'a>(value: &'a Value, key: &str, found: &mut Vec<&'a Value>) {
     match value {
         Value::Array(values) => values.iter().for_each(|value| all(value, key, found)),
@@ -96,7 +96,7 @@ fn a_collector_receives_runs_windows_pages_and_commits() {
     assert!(count("run", "window") >= 3 && count("window", "page") >= 3 && count("run", "commit") >= 2, "{seen:?}");
     assert_eq!(seen.len(), 4, "nothing stands elsewhere: {seen:?}");
     assert!(decoded.iter().any(|request| request.to_string().contains(report["run_id"].as_str().unwrap())));
-    // The metrics are those of the textfile.
+    // The metrics equal those of the textfile.
     let mut metrics = Vec::new();
     decoded.iter().for_each(|request| all(request, "metrics", &mut metrics));
     let rows = metrics.iter().find(|metric| metric["name"] == "studysync_run_rows").unwrap();
@@ -126,6 +126,6 @@ fn a_hung_or_missing_collector_changes_no_run() {
     assert!(!receiver.take_raw().is_empty());
     drop(receiver);
     sync(&place, &gone).expect(0);
-    // Nobody asked for it.
+    // Without the setting, the program does not use a collector.
     assert!(!place.run(&["sync"]).expect(0).stderr.contains("collector"));
 }

@@ -1,4 +1,4 @@
-//! A receiver of webhooks that answers as configured, or not at all, and keeps what was posted.
+//! A receiver of webhooks that answers as configured, or not at all, and stores the requests.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -12,13 +12,13 @@ use std::{
 
 use serde_json::Value;
 
-/// How a post is answered.
+/// The answer to a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Answer {
     Status(u16),
-    /// With a status and a text that depend on the body.
+    /// A status and a text that depend on the body.
     Judged(fn(&Value) -> (u16, String)),
-    /// Never.
+    /// No answer.
     Nothing,
 }
 
@@ -29,7 +29,7 @@ struct Shared {
     is_over: AtomicBool,
 }
 
-/// The receiver; it stops listening when it is dropped.
+/// The receiver. It stops listening when it is dropped.
 pub struct Receiver {
     shared: Arc<Shared>,
     address: SocketAddr,
@@ -53,7 +53,7 @@ impl Receiver {
         Receiver { shared, address }
     }
 
-    /// From here on, posts are answered so.
+    /// Sets the answer to later requests.
     pub fn answers(&self, answer: Answer) {
         *self.shared.answer.lock().unwrap() = Some(answer);
     }
@@ -62,13 +62,13 @@ impl Receiver {
         format!("http://{}/s3cret-path", self.address)
     }
 
-    /// The bodies that were posted since the last call, as JSON.
+    /// Returns the bodies since the last call, as JSON.
     pub fn take(&self) -> Vec<Value> {
         let posted = self.take_raw();
         posted.iter().map(|(_, body)| serde_json::from_slice(body).unwrap()).collect()
     }
 
-    /// The same as they came, with their paths.
+    /// Returns the raw bodies since the last call, with their paths.
     pub fn take_raw(&self) -> Vec<(String, Vec<u8>)> {
         std::mem::take(&mut *self.shared.posted.lock().unwrap())
     }
@@ -116,7 +116,7 @@ fn receive(stream: TcpStream, shared: &Shared) {
             let (status, text) = judge(&judged);
             say(status, &text);
         }
-        // Until the other side gives up.
+        // Waits until the client gives up.
         Answer::Nothing => {
             let _ = reader.get_mut().set_read_timeout(Some(Duration::from_secs(60)));
             let _ = reader.read(&mut [0]);

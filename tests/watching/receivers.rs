@@ -1,12 +1,12 @@
 //! The receivers of webhooks: each kind accepts the body that it gets, no text mentions anybody, and a message that
-//! cannot be read or sent stops no other.
+//! cannot be read or sent does not block others.
 
 use serde_json::{Value, json};
 
 use super::{Answer, Receiver, place_at, place_for, with_wrong_key};
 use crate::harness::{Done, KEY, KEY_VARIABLE, Place, Service, small};
 
-/// What a hostile or careless text of a service contains.
+/// Text that a hostile or careless service could send.
 const HOSTILE: &str = "<!channel> <html> @everyone @channel <users/all> [free](https://evil.example)";
 
 fn webhook(receiver: &Receiver, more: &str) -> String {
@@ -23,7 +23,7 @@ fn run_against_a_hostile_service(receiver: &Receiver, more: &str) -> Done {
     done
 }
 
-/// Refuses a body with another member than these, as Google Chat does.
+/// Refuses a body with any other member, as Google Chat does.
 fn knows(body: &Value, members: &[&str]) -> Result<(), String> {
     let unknown = body.as_object().into_iter().flatten().find(|(name, _)| !members.contains(&name.as_str()));
     unknown.map_or(Ok(()), |(name, _)| Err(format!("Invalid JSON payload received. Unknown name \"{name}\"")))
@@ -83,7 +83,7 @@ fn each_kind_of_receiver_accepts_what_it_gets() {
         let posted = receiver.take();
         assert_eq!(posted.len(), 1, "{kind}: {}", done.stderr);
         assert!(!done.stderr.contains("cannot notify"), "{kind}: {}", done.stderr);
-        // A person reads what the service said.
+        // The message includes the service's text.
         assert!(posted[0].to_string().contains("free"), "{kind}: {}", posted[0]);
     }
 }
@@ -100,7 +100,7 @@ fn a_generic_receiver_gets_the_run_and_no_mention() {
 
 #[test]
 fn the_kind_of_receiver_is_guessed_from_the_address() {
-    // The receiver is the proxy, so it gets the posts to every host.
+    // The receiver is the proxy, so it gets the requests to every host.
     for (address, member) in [
         ("hooks.slack.com/services/T/s3cret", "text"),
         ("chat.googleapis.com/v1/spaces/A/messages?key=s3cret", "text"),
@@ -126,7 +126,7 @@ fn the_kind_of_receiver_is_guessed_from_the_address() {
 fn p11_a_refusal_is_logged_and_the_text_tried_alone() {
     let service = Service::start(small(20, 3));
     let receiver = Receiver::start();
-    // A chat of one's own that knows `text` only, and repeats the secret of its address.
+    // A custom chat server that knows `text` only, and repeats the secret of its address in its error.
     receiver.answers(Answer::Judged(|body| {
         let (status, said) = answered(knows(body, &["text"]));
         (status, said.replace("Invalid", "at /s3cret-path: Invalid"))
@@ -138,7 +138,7 @@ fn p11_a_refusal_is_logged_and_the_text_tried_alone() {
     assert_eq!(posted[1], json!({ "text": posted[0]["text"] }));
     assert!(done.stderr.contains("400") && done.stderr.contains("Unknown name"), "{}", done.stderr);
     assert!(!done.stderr.contains("s3cret-path"), "{}", done.stderr);
-    // A receiver that refuses the text as well: the message is given up, with the receiver's sentence.
+    // The receiver also refuses the text alone: the message is given up, and the error quotes the receiver.
     receiver.answers(Answer::Judged(|_| (400, "x".repeat(100_000))));
     let place = place.with_env(KEY_VARIABLE, KEY);
     let done = place.run(&["sync"]).expect(0);
@@ -198,7 +198,7 @@ fn an_unreadable_message_loses_no_other() {
         let left: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
         assert_eq!(left["waiting"], json!([]), "{unreadable}");
     }
-    // The state of an unknown version, and a channel beside a known one.
+    // An unknown state from a later version, and an unknown channel next to a known one.
     let mut content = outbox.clone();
     content["told"]["state"] = json!("of_a_later_version");
     content["next_id"] = json!(null);
@@ -206,14 +206,14 @@ fn an_unreadable_message_loses_no_other() {
     std::fs::write(&path, content.to_string()).unwrap();
     let done = place.run(&["sync"]).expect(4);
     assert_eq!(receiver.take().len(), 2, "the pending one, and the failure again: {}", done.stderr);
-    // A byte that is no text.
+    // A byte that is not valid UTF-8.
     let mut bytes = outbox.to_string().into_bytes();
     let at = String::from_utf8_lossy(&bytes).find("studysync sync failed").unwrap();
     bytes[at] = 0xff;
     std::fs::write(&path, bytes).unwrap();
     place.run(&["sync"]).expect(4);
     assert_eq!(receiver.take().len(), 1);
-    // A file that is no JSON at all is reported.
+    // A file that is not JSON is reported.
     std::fs::write(&path, "{\"told\":").unwrap();
     let done = place.run(&["sync"]).expect(4);
     assert!(done.stderr.contains("damaged"), "{}", done.stderr);

@@ -1,11 +1,11 @@
-//! `[metrics] textfile`: always complete, readable by everybody, and written after a run that could not start.
+//! `[metrics] textfile`: always complete, readable by every user, and written also after a run that could not start.
 
 use std::{os::unix::fs::PermissionsExt as _, process::Command};
 
 use super::{metric, place_for, python_packages, with_wrong_key};
 use crate::harness::{KEY_VARIABLE, Place, Service, small};
 
-/// Reads a text by the parser of Prometheus' own client, and prints each sample.
+/// Parses a text with Prometheus' own client library, and prints each sample.
 const PARSE: &str = "
 import sys
 from prometheus_client.parser import text_string_to_metric_families
@@ -16,7 +16,7 @@ for family in text_string_to_metric_families(sys.stdin.read()):
         print(sample.name, sorted(sample.labels.items()), float(sample.value))
 ";
 
-/// What the parser reads; `None` where it could not be had.
+/// Returns the samples that the library reads; `None` if it is not installed.
 pub fn parsed(text: &str) -> Option<String> {
     use std::io::Write as _;
     let packages = python_packages()?;
@@ -61,7 +61,7 @@ fn every_run_writes_its_metrics() {
         let labels = format!("[('environment', 'default'), ('reason', 'key_refused'), ('service_host', '{host}')]");
         assert!(parsed.contains(&format!("studysync_health_reason {labels} 0.0")), "{parsed}");
     }
-    // A failure keeps the last success.
+    // A failure does not change the time of the last success.
     let place = with_wrong_key(place);
     place.run(&["sync"]).expect(4);
     assert_eq!(metric(&place, "last_success_timestamp_seconds{command=\"sync\"}"), success);

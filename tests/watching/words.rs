@@ -1,5 +1,5 @@
-//! Each failure that can be provoked: exit code, standard error, metrics, `/healthz`
-//! and the notification use the same words.
+//! Each failure that can be provoked: exit code, standard error, metrics, `/healthz` and the notification use the same
+//! words.
 
 use serde_json::Value;
 use studysync_sandbox::{ChangeRequest, Faults, ListName};
@@ -10,17 +10,17 @@ use crate::{
     serve::Serving,
 };
 
-/// What everything is expected to say of a run.
+/// The expected report of a run, the same in every output.
 struct Expected {
     code: i32,
     reason: &'static str,
-    /// What the sentence has in it.
+    /// A part of the message.
     words: &'static str,
     event: Option<&'static str>,
     is_red: bool,
 }
 
-/// A place with a receiver, where `serve` can be started beside the runs.
+/// A place with a receiver, in which `serve` can start between the runs.
 struct Watched {
     place: Place,
     receiver: Receiver,
@@ -34,7 +34,7 @@ impl Watched {
         Watched { place: place_at(base_url, &format!("{serve}{notify}{more}")), receiver }
     }
 
-    /// Runs the command, and holds everything that tells of it against each other.
+    /// Runs the command, and compares all outputs that report the run.
     fn assert_says(&self, arguments: &[&str], expected: &Expected) {
         let Expected { code, reason, words, event, is_red } = *expected;
         let done = self.place.run(arguments).expect(code);
@@ -44,7 +44,7 @@ impl Watched {
         let health: Value = serde_json::from_str(&body).unwrap();
         let metrics = serving.get("/metrics").1;
         serving.stop();
-        // The page has the sentence of the run; all others are held against it.
+        // All other outputs must have the message that the page shows for the run.
         let run = &health["last_run"];
         let why = run["why"].as_str().unwrap_or_else(|| panic!("{reason}: {health:#}"));
         assert!(why.contains(words), "{reason}: {why}");
@@ -69,7 +69,7 @@ impl Watched {
     }
 }
 
-/// The same words on standard error, where each cause has a line of its own.
+/// Asserts that standard error has the same words, with one line per cause.
 fn assert_is_told(done: &Done, why: &str, reason: &str) {
     let told =
         done.stderr.replace("\n  because: ", ": ").replace("\n  needs a look: ", "; ").replace("\n  note: ", "; ");

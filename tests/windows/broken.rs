@@ -1,4 +1,4 @@
-//! Records that the service cannot deliver, or delivers as invalid JSON, block only themselves.
+//! Records that the service cannot deliver, or delivers as invalid JSON, block no other record.
 
 use serde_json::json;
 use studysync_sandbox::ListName;
@@ -13,7 +13,7 @@ fn lab() -> Lab {
     Lab::new(small(600, DAYS))
 }
 
-/// How many rows are stored, of those that the service has.
+/// Returns the number of stored rows, and the number of the service's rows.
 fn stored(lab: &Lab) -> (i64, i64) {
     let listed = lab.truth(ListName::Responses).len();
     (lab.count("SELECT count(*) FROM responses WHERE _vanished_at IS NULL"), listed as i64)
@@ -34,12 +34,12 @@ fn p3_one_failing_record_costs_its_second_and_a_bisection() {
         assert!(said, "{:?}", ill.report.notes);
         let failed = ill.log.iter().filter(|entry| entry.fault.as_deref() == Some("broken_records")).count();
         let good = ill.requests(RESPONSES) - failed;
-        // Each of about 20 halvings asks for the window in two sizes, twice each,
-        // and whether the service answers at all.
+        // Each of about 20 halvings requests the window in two page sizes, twice each, and checks whether the service
+        // answers at all.
         assert!(failed <= 20 + 20 * 5, "{fault}: {failed} requests for what never comes");
         let bound = well.requests(RESPONSES) * 12 / 10 + 20 * 4;
         assert!(good <= bound, "{fault}: {good} good requests, {} without the fault", well.requests(RESPONSES));
-        // The next run asks for the second that is missing, and for no more of history.
+        // The next run requests only the missing second, and no other part of history.
         let again = lab.backfill(i64::from(DAYS)).expect(1);
         assert!(again.requests(RESPONSES) < 60, "{} requests", again.requests(RESPONSES));
         lab.faults(json!({"broken_records": null}));
@@ -79,9 +79,9 @@ fn p1_slow_an_invalid_json_record_blocks_only_itself() {
         let rejects = "SELECT count(*) FROM rejects WHERE reason = 'not_json' AND stream = 'responses'";
         let of = format!("{rejects} AND contains(raw, '{word}') AND contains(raw, 'responseGroupUid')");
         assert_eq!((lab.count(rejects), lab.count(&of)), (1, 1), "{fault}");
-        // It is asked for once more, to see whether it broke on the way.
+        // The page is requested once more, in case it was damaged on the way.
         assert!(ended.requests(RESPONSES) <= well.requests(RESPONSES) + 3, "{fault}");
-        // Known by now, it is no news.
+        // The record is already a known reject, so the run does not report it again.
         lab.control().advance_clock(86_400_000);
         lab.sync().expect(0);
         lab.faults(json!({"broken_records": null}));

@@ -1,4 +1,4 @@
-//! Lists that end as the schema of themes says: `cursor` and `data` never empty, and 404 for the last token.
+//! Lists that end as the schema of themes says: `cursor` and `data` are never empty, and the last token gets a 404.
 
 use serde_json::{Value, json};
 use studysync_sandbox::{ListName, Settings};
@@ -12,7 +12,7 @@ fn settings() -> Settings {
     Settings { theme_share: 1.0, ..small(1500, 30) }
 }
 
-/// A backfill of a service with these habits, of which nothing may be missing.
+/// Runs a backfill of a service with these behaviours, and asserts that nothing is missing.
 fn filled(settings: Settings, faults: Value) -> (Lab, Ended) {
     let days = i64::from(settings.days);
     let lab = Lab::new(settings);
@@ -36,7 +36,7 @@ fn p3_a_theme_list_that_ends_with_404_is_proven() {
         let (well, odd) = (well.requests(THEMES), odd.requests(THEMES));
         println!("themes in pages of {page_rows}: {well} {odd}");
         assert!(odd * 10 <= well * 12 + 1000, "{odd} requests, {well} with an end");
-        // Each night proves it again, and is content.
+        // Each night proves the end of the list again, and finds nothing missing.
         lab.control().advance_clock(86_400_000);
         let night = lab.sync().expect(0);
         assert!(night.requests(THEMES) < 200, "{}", night.requests(THEMES));
@@ -57,7 +57,7 @@ fn p3_a_list_of_one_row_is_proven() {
             assert!(night.requests("/v1/surveys") < 20, "{}", night.requests("/v1/surveys"));
         }
     }
-    // One theme, and one answer a window.
+    // One theme and one answer per window.
     let (_, ended) = filled(Settings { theme_share: 1.0, ..small(12, 40) }, json!({"end_mark": "not_found"}));
     assert!(ended.log.len() < 200, "{} requests", ended.log.len());
 }

@@ -1,5 +1,5 @@
-//! Filters that the contract does not describe: which surveys are listed without a status, which spelling of statuses
-//! is understood, and which creation time the filter of themes uses.
+//! Filters that the contract does not describe: the surveys that are listed without a status, the accepted spelling of
+//! statuses, and the creation time that the filter of themes uses.
 
 use serde_json::{Value, json};
 use studysync_sandbox::{ChangeRequest, ListName, LogEntry, Settings};
@@ -10,7 +10,7 @@ use crate::harness::small;
 const SURVEYS: &str = "/v1/surveys";
 const NIGHT_MS: u64 = 86_400_000;
 
-/// A service that lists some surveys alone unless it is asked for others.
+/// A service that by default lists only surveys of some statuses.
 fn live_only(spelling: &str, ignores_others: bool) -> Value {
     json!({
         "default_statuses": ["IN_PROGRESS", "PAUSED"], "status_spelling": spelling, "ignore_other_spellings": ignores_others
@@ -52,7 +52,7 @@ fn p1_all_survey_states_are_requested_in_the_spelling_understood() {
             lab.faults(live_only(spelling, ignores_others));
             lab.sync().expect(0);
             assert_eq!(by_status(&lab), truth_by_status(&lab), "{spelling}");
-            // Measured once: from then on, the list is asked for in that form alone.
+            // Measured once: later runs use only that form.
             lab.control().advance_clock(NIGHT_MS);
             let night = lab.sync().expect(0);
             let lists: Vec<_> = night.log.iter().filter(|entry| entry.path == SURVEYS).skip(1).collect();
@@ -68,7 +68,7 @@ fn p1_all_survey_states_are_requested_in_the_spelling_understood() {
 
 #[test]
 fn p4_an_archived_survey_does_not_count_as_vanished() {
-    // So few surveys that none is archived at first: the service does not show what it would leave out.
+    // So few surveys that none is archived at first: the service does not yet leave any out.
     let lab = Lab::new(Settings { surveys: 3, ..small(60, 3) });
     lab.faults(json!({"default_statuses": ["IN_PROGRESS", "PAUSED", "COMPLETED"]}));
     lab.sync().expect(0);

@@ -1,5 +1,5 @@
-//! Windows at services with rare behaviour: unreadable records, odd ends of lists, own filters. The program runs in
-//! this process, against the sandbox without a socket, in simulated time: waits cost nothing.
+//! Windows at services with rare behaviour: unreadable records, unusual ends of lists, nonstandard filters. The program
+//! runs in this process, against the sandbox without a socket, in simulated time, so waits take no time.
 
 mod broken;
 mod ends;
@@ -38,7 +38,7 @@ struct Lab {
     failpoints: Failpoints,
 }
 
-/// How a run ended, and what it asked.
+/// The result of a run, and its requests.
 struct Ended {
     report: RunReport,
     error: Option<PipelineError>,
@@ -51,7 +51,7 @@ impl Lab {
         Lab { sandbox, folder, rng: Rng::seeded(1), config: "", failpoints: Failpoints::default() }
     }
 
-    /// With a configuration file.
+    /// Sets the configuration file.
     fn with_config(self, config: &'static str) -> Lab {
         Lab { config, ..self }
     }
@@ -90,7 +90,7 @@ impl Lab {
         self.run(None)
     }
 
-    /// Of so many days before the service's start.
+    /// Runs a backfill that begins this many days before the service's initial time.
     fn backfill(&self, days: i64) -> Ended {
         self.run(Some(Window::new(NOW_MS - days * DAY_MS, self.control().now_ms())))
     }
@@ -148,7 +148,7 @@ impl Ended {
         self
     }
 
-    /// Requests of a list.
+    /// Counts the requests for a list.
     fn requests(&self, path: &str) -> usize {
         self.log.iter().filter(|entry| entry.path == path).count()
     }
@@ -158,13 +158,13 @@ impl Ended {
     }
 }
 
-/// When a record was created, epoch milliseconds.
+/// The creation time of a record, in epoch milliseconds.
 fn created_ms(record: &Value) -> i64 {
     let text = record["createdAt"].as_str().unwrap();
     chrono::DateTime::parse_from_rfc3339(text).unwrap().timestamp_millis()
 }
 
-/// A moment in the middle at which one record was created, and no other near it.
+/// A creation time in the middle, with only one record and no other record near it.
 fn lonely_ms(records: &[Value]) -> i64 {
     let mut seconds: BTreeMap<i64, u32> = BTreeMap::new();
     let mut times: Vec<i64> = records.iter().map(created_ms).collect();
