@@ -1,5 +1,5 @@
-//! Clocks that are wrong or jump. The service's clock decides what is read, and nothing is lost once it is
-//! right again. The local clock only stamps.
+//! Clocks that are wrong or jump. The service's clock decides which range is scanned, and nothing is lost once it is
+//! right again. The local clock is used only for timestamps.
 
 use std::{path::Path, process::Command, sync::Arc, sync::Mutex};
 
@@ -15,10 +15,10 @@ use super::{
 const MINUTE_MS: i64 = 60_000;
 const DAYS: u32 = 10;
 
-/// What the `Date` header is made to say: so many milliseconds off, or nothing.
+/// Milliseconds to add to the `Date` header; `None` removes the header.
 type Skew = Arc<Mutex<Option<i64>>>;
 
-/// The service behind a clock of its own.
+/// A server that forwards to the service and changes its clock.
 fn behind_a_clock(service: &Service, skew: &Skew) -> RawServer {
     let skew = Arc::clone(skew);
     let rewrite: Box<Rewrite> = Box::new(move |answer| {
@@ -80,7 +80,7 @@ fn p1_the_local_clock_replaces_a_missing_date_header() {
         "{}since = \"2026-01-01\"\n[streams.themes]\nsince = \"2026-01-01\"\n",
         crate::harness::ALL_FLAGS
     ));
-    // This machine's clock is past the service's in these tests, so that everything counts as settled.
+    // This machine's clock is later than the service's in these tests, so all rows would count as settled by it.
     assert!(studysync::clock::now_ms() > NOW_MS + DAY_MS);
     place.run(&["sync"]).expect(0);
     for table in ["responses", "themes"] {
@@ -99,7 +99,8 @@ fn p1_the_local_clock_replaces_a_missing_date_header() {
 #[test]
 fn p3_a_clock_that_is_weeks_off_is_reported() {
     let now_ms = studysync::clock::now_ms();
-    // The youngest row is an hour old: a clock that is ahead has rows read that are too young for a right one.
+    // The youngest row is an hour old: with a clock that is ahead, the run scans rows that are too young by a right
+    // clock.
     let hour_ms = 3_600_000;
     let service = Service::start(Settings { now_ms: now_ms - hour_ms, frozen_clock: false, ..small(300, DAYS) });
     service.control().advance_clock(hour_ms as u64);
@@ -134,7 +135,7 @@ fn p3_a_wrong_clock_of_the_service_is_a_lag() {
         let server = behind_a_clock(&service, &skew);
         let place = Place::at(server.base_url()).without_parquet().with_env("STUDYSYNC_METRICS_TEXTFILE", "m.prom");
         place.run(&["backfill", "--from", &from]).expect(3);
-        // Everything up to the wrong time was read, and nothing of the answers since then.
+        // The run scanned everything up to the wrong time, and no answers after it.
         if nights == 2 {
             std::thread::sleep(std::time::Duration::from_secs(2));
             place.run(&["sync"]).expect(3);
@@ -165,7 +166,7 @@ fn p3_a_wrong_clock_of_the_service_is_a_lag() {
 fn p6_a_service_with_old_rows_is_asked_once_for_newer_ones() {
     let service = Service::start(small(60, 3));
     let place = Place::new(&service).without_parquet();
-    // A refused request says nothing about the clock: the next run asks again.
+    // A refused request proves nothing about the clock: the next run requests it again.
     let first = When { count: 1, path: "/v1/responses".to_owned(), ..When::default() };
     service.set_faults(Faults { server_error: ServerError { when: first, status: 422 }, ..Faults::default() });
     place.run(&["sync"]).expect(0);
@@ -182,7 +183,7 @@ fn p6_a_service_with_old_rows_is_asked_once_for_newer_ones() {
 
 const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
 
-/// A run on a machine whose clock is off.
+/// Runs the program on a machine whose clock is wrong.
 fn run_at(place: &Place, offset: &str, arguments: &[&str]) -> Done {
     let mut command: Command = place.command(arguments);
     command.env("LD_PRELOAD", FAKETIME).env("FAKETIME", offset).env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
@@ -205,12 +206,12 @@ fn p1_a_backfill_is_complete_despite_a_late_local_clock() {
         return;
     }
     let service = Service::start(small(900, DAYS));
-    // All of it lies ahead by this machine's clock, then a part; or no end is named.
+    // First the range is entirely in the future by this machine's clock, then partly; or it has no end.
     let (ahead, rest) =
         (["--from", "2026-01-26", "--to", "2026-03-01"], ["--from", "2026-01-01", "--to", "2026-01-26"]);
     for backfills in [&[&ahead[..], &rest[..]][..], &[&["--from", "2026-01-01"][..]][..]] {
         let place = Place::new(&service);
-        // How far the clocks lie apart is known from this, and no longer true in what follows.
+        // This run stores the difference of the clocks, which is wrong for the next runs.
         let first = ["backfill", "--from", "2026-01-22", "--to", "2026-01-23"];
         run_at(&place, "@2026-02-20 12:00:00", &first).expect(0);
         for backfill in backfills {
@@ -241,7 +242,7 @@ fn p1_p6_a_wrong_local_clock_loses_nothing() {
         assert_eq!(done.code, 0, "{offset}: {}", done.stderr);
         assert_live_rows(&place, &service, offset);
     }
-    // With the clock years ahead no wait is cut short or drawn out, and nothing is asked for twice.
+    // With the clock years ahead, waits have the right length, and nothing is requested twice.
     service.clear_log();
     run_at(&place, "+20y", &["backfill", "--from", "2026-01-25", "--to", "2026-01-29"]).expect(0);
     assert_eq!(service.log(), [], "what is covered was asked for again");
@@ -267,7 +268,7 @@ fn runs_of_a_clock_that_was_ahead_hide_no_later_failure() {
     };
     let done = run_at(&place, "+3650d", &["sync"]).expect(0);
     assert!(done.stderr.contains("days ahead of the service's clock"), "{}", done.stderr);
-    // The clock is set right, and the night fails.
+    // The clock is corrected, and the night fails.
     let mut command = place.command(&["sync"]);
     Done::from(command.env(crate::harness::KEY_VARIABLE, "another").output().unwrap()).expect(4);
     assert_eq!(value("last_run_exit_code"), Some(4.0));
@@ -276,7 +277,7 @@ fn runs_of_a_clock_that_was_ahead_hide_no_later_failure() {
     assert_eq!(std::fs::read_to_string(place.path("told")).unwrap(), "failed\n");
     let status = place.run(&["status", "--json"]).expect(0).json();
     assert_eq!(status["runs"][0]["exit_code"], 4, "{status:#}");
-    // And the next success is one again.
+    // The next success counts again.
     place.run(&["sync"]).expect(0);
     assert_eq!(value("last_run_exit_code"), Some(0.0));
     assert!(value("last_success_timestamp_seconds").is_some());

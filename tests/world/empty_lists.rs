@@ -1,5 +1,5 @@
-//! Lists that are empty, at services that answer 404 for an empty list: a company without themes, a new environment, or
-//! a key that may not read a list. The other lists prove the address.
+//! Empty lists, at services that answer 404 for an empty list: a company without themes, a new environment, or a key
+//! that may not read a list. The other lists prove that the address is right.
 
 use serde_json::{Value, json};
 use studysync_sandbox::{ChangeRequest, ListName, Settings};
@@ -16,7 +16,7 @@ fn set(service: &Service, patch: &Value) {
     service.set_faults(service.control().faults().merged(patch.clone()).unwrap());
 }
 
-/// The number of requests for a list since the last call.
+/// Returns the number of requests for a list since the last call.
 fn requests(service: &Service, path: &str) -> usize {
     let count = service.log().iter().filter(|entry| entry.path == path).count();
     service.clear_log();
@@ -55,7 +55,7 @@ fn p3_a_company_without_themes_has_quiet_nights() {
         }
         place.run(&["verify", "--from", &days_ago(4)]).expect(0);
 
-        // Themes appear, also of answers whose time was complete. Everything comes.
+        // Themes appear, also for answers in complete windows. The run stores all of them.
         set(&service, &json!({"missing_lists": []}));
         service.change(&ChangeRequest { new_themes: 30, ..ChangeRequest::default() });
         service.advance_days(1);
@@ -103,7 +103,7 @@ fn p3_a_service_without_any_row_is_content() {
         let done = place.run(&["sync"]);
         assert_eq!(done.code, exit_code, "{status}: {}", done.stderr);
         if exit_code == 1 {
-            // Nothing tells it from a wrong address.
+            // The answers do not distinguish this from a wrong address.
             assert_says(&done, &["with 404", "check --base-url", "If the environment is new"]);
         }
         set(&service, &json!({"has_no_surveys": false}));
@@ -159,6 +159,6 @@ fn p6_a_proven_end_costs_no_proof_each_night() {
     let (not_found, themes) = nights(json!({"themes_end_mark": "not_found"}));
     assert_eq!(themes, usual_themes, "a 404 hid a theme");
     println!("{usual} requests, {not_found} with 404 at the end");
-    // A list that ends with 404 has one request more, for the page that is not there.
+    // A list that ends with 404 needs one more request, for the page that does not exist.
     assert!(not_found <= 2 * usual + 10, "{not_found} requests, {usual} with an end");
 }

@@ -1,8 +1,8 @@
-//! A disk that is full at any write: the run ends with exit code 1 and says so. With room again, the
-//! same command ends equal to the service.
+//! A disk that is full at any write: the run ends with exit code 1 and says so. With free space again, the same command
+//! ends equal to the service.
 //!
-//! Real full disks are small memory file systems in a mount namespace, which not every user may make. Where that is
-//! refused the test says so. The other test needs no privilege: it limits the size of any file.
+//! Full disks are small memory file systems in a mount namespace, which not every user may create. If it is refused,
+//! the test says so. The other test needs no privilege: it limits the size of files.
 
 use std::{
     collections::BTreeSet,
@@ -19,11 +19,11 @@ use super::{copy_folder, restore};
 
 const DAYS: u32 = 12;
 
-/// The names by which messages tell what was being written.
+/// The words in messages that say which file was being written.
 const PLACES: [&str; 4] = ["under-way", "checkpoints.sqlite", "warehouse.duckdb", "parquet"];
 
-/// Mounts a small file system over a folder, runs the command, makes room, and runs it again;
-/// what is then there is copied out.
+/// Mounts a small file system over a folder, runs the command, adds space, and runs it again. Then copies the content
+/// of the folder out.
 const ON_A_FULL_DISK: &str = r#"
 set -eu
 full=$1 room_kib=$2 out=$3 home=$(pwd); shift 3
@@ -44,14 +44,14 @@ find "$out/below" -mindepth 1 -delete
 cp -a "$full/." "$out/below/"
 "#;
 
-/// Whether this user may make a mount namespace and mount in it.
+/// Returns whether this user may create a mount namespace and mount in it.
 pub fn may_mount() -> bool {
     let tried =
         Command::new("unshare").args(["-m", "sh", "-c", "mount -t tmpfs none /mnt"]).stderr(Stdio::null()).status();
     tried.is_ok_and(|status| status.success())
 }
 
-/// How a command ended on a full disk, and how again with room.
+/// Runs a command on a full disk, and again with free space. Returns both results.
 fn on_a_full_disk(place: &Place, full: &str, room_kib: u64, command: &[&str]) -> (Done, Done) {
     let out = tempfile::tempdir().unwrap();
     let full = if full == "." { place.root().to_owned() } else { place.path(full) };
@@ -69,7 +69,7 @@ fn on_a_full_disk(place: &Place, full: &str, room_kib: u64, command: &[&str]) ->
     (done("first"), done("second"))
 }
 
-/// A full disk is called one, with the file, and with what to do.
+/// Asserts that the error says that the disk is full, names the file, and says what to do.
 fn assert_tells(done: &Done, when: &str) -> Vec<&'static str> {
     assert_eq!(done.code, 1, "{when}: {}", done.stderr);
     assert!(!done.stderr.contains("panicked"), "{when}: {}", done.stderr);
@@ -80,7 +80,7 @@ fn assert_tells(done: &Done, when: &str) -> Vec<&'static str> {
     told
 }
 
-/// The history shows each run as it ended: a full disk kills nobody.
+/// Asserts that the history has the end of each run: a full disk must not look like a kill.
 fn assert_no_run_counts_as_killed(place: &Place, when: &str) {
     let status = place.run(&["status", "--json"]);
     if status.code == 0 {
@@ -97,18 +97,18 @@ fn kib_below(folder: &Path) -> u64 {
     entries.map(|entry| kib_below(&entry.unwrap().path())).sum()
 }
 
-/// What is tried.
+/// The parameters of a sweep.
 struct Tried<'a> {
     responses: u64,
-    /// The folders that are full.
+    /// The folders on the full disk.
     folders: &'a [&'a str],
-    /// How much room there is: so many sizes between nothing and what a run needs.
+    /// The number of disk sizes to test, between nothing and what a run needs.
     sizes: u64,
-    /// How many of [`PLACES`] are full at least once.
+    /// The number of [`PLACES`] that must be full at least once.
     places: usize,
 }
 
-/// Tries a command with all sorts of room on a folder; returns what was full, and how often.
+/// Runs a command with several disk sizes for a folder. Returns what was full, and the number of failures.
 fn sweep(
     tried: &Tried<'_>,
     service: &Service,
@@ -121,13 +121,13 @@ fn sweep(
     let path = if full == "." { place.root().to_owned() } else { place.path(full) };
     let held_kib = kib_below(&path);
     place.run(command).expect(0);
-    // While a file is rewritten its old form is still there.
+    // While a file is rewritten, its old version still takes space.
     let needed_kib = kib_below(&path).saturating_sub(held_kib) * 5 / 4 + 64;
     let expected = Expected::now(service);
     assert_each_warehouse_equals(place, &expected, "with room");
     let (mut told, mut failures) = (BTreeSet::new(), 0);
     for step in 0..tried.sizes {
-        // Not on page borders alone.
+        // The sizes are not all multiples of a page.
         let room_kib = needed_kib * step / tried.sizes + step * 3 % 7;
         restore(place, before.path());
         let when = format!("{full} with {room_kib} of {needed_kib} KiB");
@@ -153,7 +153,7 @@ fn p1_p2_exit_1_a_full_disk_loses_nothing() {
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
 fn p1_p2_exit_1_slow_a_full_disk_at_any_write_loses_nothing() {
-    // All on one disk, and each on one of its own.
+    // All folders on one disk, and each folder on its own disk.
     fill_disks(&Tried {
         responses: 900,
         folders: &[".", "state", "archive", "parquet"],
@@ -191,8 +191,7 @@ fn fill_disks(tried: &Tried<'_>) {
     assert!(told.len() >= tried.places, "only {told:?} failed");
 }
 
-/// `ulimit -f` counts blocks of 512 bytes;
-/// the signal that goes with the limit is ignored, as a service manager may set it.
+/// `ulimit -f` counts blocks of 512 bytes. The signal of the limit is ignored, as a service manager may set it.
 fn with_files_of_at_most(place: &Place, blocks: u64, command: &[&str]) -> Done {
     let run = place.command(command);
     let mut wrapped = Command::new("sh");

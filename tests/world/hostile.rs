@@ -1,5 +1,5 @@
-//! Hostile bytes over real HTTP: memory stays bounded, the error says what came, nothing panics. Once the service is
-//! well again, the same command ends equal to the service.
+//! Hostile bytes over real HTTP: memory stays bounded, the error names what came, and nothing panics. Once the service
+//! works again, the same command ends equal to the service.
 
 use std::{
     io::Write,
@@ -16,21 +16,21 @@ use crate::harness::{ALL_FLAGS, Done, KEY, Place, Service, assert_warehouses_equ
 
 use super::wire::{RawServer, respond};
 
-/// The most memory that a run may take which believes nothing: one body at its limit (64 MiB) for each of two requests,
-/// and two engines, which hardly anything reaches.
+/// The memory limit of a run that rejects all answers: one body of the maximum size (64 MiB) for each of two requests,
+/// and two nearly idle engines.
 const RSS_BYTES_MAX: u64 = 640 << 20;
-/// The same for one that takes in 50 MiB with every answer: two more pages wait for their commit, and the rows made of
-/// a page are larger than it, since an answer stands in them as JSON and as text.
+/// The same for a run that stores 50 MiB from every answer. Two more pages wait for their commit, and the rows of a
+/// page are larger than the page, because they store an answer as JSON and as text.
 const LANDING_RSS_BYTES_MAX: u64 = 1536 << 20;
 const MIB: usize = 1 << 20;
 
-/// The least that two warehouses may be held to.
+/// The minimum memory setting for two warehouses.
 const MEMORY_MIB: u32 = 512;
 
-/// Writes an answer, as far as the client takes it.
+/// Writes an answer until the client stops reading.
 type Hostile = fn(&mut TcpStream);
 
-/// How a run against the hostile service ended, and its report.
+/// The result of a run against the hostile service, and its report.
 struct Met {
     done: Done,
     service: Service,
@@ -39,7 +39,7 @@ struct Met {
     _server: RawServer,
 }
 
-/// A run whose every page of responses is the hostile one. The other lists answer as they should.
+/// Runs the program against a service whose pages of responses are all hostile. The other lists are normal.
 fn meet(hostile: Hostile, memory_mib: u32) -> Met {
     let service = Service::start(small(150, 3));
     let is_hostile = Arc::new(AtomicBool::new(true));
@@ -64,7 +64,7 @@ fn meet(hostile: Hostile, memory_mib: u32) -> Met {
 }
 
 impl Met {
-    /// Bounded memory, and no panic.
+    /// Asserts bounded memory and no panic.
     fn assert_bounded(&self, what: &str, bytes_max: u64) {
         assert!(!self.done.stderr.contains("panicked"), "{what}: {}", self.done.stderr);
         assert!(!self.done.stderr.contains(KEY), "{what}: the key was shown");
@@ -72,7 +72,7 @@ impl Met {
         assert!(rss_bytes > 10 << 20 && rss_bytes < bytes_max, "{what}: {} MiB", rss_bytes >> 20);
     }
 
-    /// The run failed with these words, and the next one, with the service well again, ends equal to the truth.
+    /// Asserts that the run failed with these words, and that the next one, with a working service, ends equal to it.
     fn assert_refused(self, what: &str, words: &[&str]) {
         self.assert_bounded(what, RSS_BYTES_MAX);
         assert_eq!(self.done.code, 1, "{what}: {}", self.done.stderr);
@@ -92,7 +92,7 @@ impl Met {
     }
 }
 
-/// Waiting between attempts takes most of the time, so that cases wait side by side.
+/// The cases mostly wait between attempts, so they run in parallel.
 fn all_refused(cases: &[(&'static str, Hostile, &'static [&'static str])]) {
     std::thread::scope(|scope| {
         for (what, hostile, words) in cases {
@@ -105,7 +105,7 @@ fn head(stream: &mut TcpStream, headers: &str) {
     let _ = stream.write_all(format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n{headers}\r\n").as_bytes());
 }
 
-/// Until the client hangs up, or has taken more than anybody should.
+/// Writes until the client disconnects, or has read too much.
 fn for_ever(stream: &mut TcpStream, piece: &[u8]) {
     let _ = (0..(1 << 30) / piece.len()).try_for_each(|_| stream.write_all(piece));
 }
@@ -264,7 +264,7 @@ fn p1_slow_items_with_invalid_json_become_rejects() {
     }
 }
 
-/// A record of the contract with a text as its answer, and more members.
+/// A record of the contract with a text as its answer, and additional members.
 fn record(question: &str, response: &str, more: &str) -> String {
     format!(
         "{{\"createdAt\":\"2026-01-30T08:00:00.000Z\",\"updatedAt\":\"2026-01-30T08:00:00.000Z\",\"questionId\":{question},\
@@ -319,7 +319,7 @@ fn p1_p8_records_with_extreme_values_land() {
         MEMORY_MIB,
     );
     met.assert_bounded("records that no reader would expect", RSS_BYTES_MAX);
-    // Rejects are said.
+    // Rejects are reported.
     assert_eq!(met.done.code, 3, "{}", met.done.stderr);
     let landed = "SELECT (SELECT count(*) FROM responses) + (SELECT count(*) FROM rejects WHERE stream = 'responses')";
     assert_eq!(met.count(landed), 12);
@@ -363,7 +363,7 @@ fn p5_hostile_retry_after_values_are_bounded_or_ignored() {
                     assert!(done.stderr.contains("as the service asked"), "{what}: {}", done.stderr);
                     assert!(server.requests() < 8, "{what}: {} requests", server.requests());
                 }
-                // The told wait binds the next command too.
+                // The `Retry-After` of the service binds the next command too.
                 place.run(&["sync", "--ignore-rate-limit"]).expect(0);
                 assert_warehouses_equal(&place, &Expected::now(&service), what);
             });

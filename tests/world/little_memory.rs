@@ -1,5 +1,6 @@
 //! The minimum memory setting is enough to load 400,000 answers, compare them column by column, rebuild them and erase
-//! from them. A load uses at most a quarter more (P8). Wide records may need more; no command fails because of them.
+//! from them. A load uses at most a quarter more (P8). Wide records may need more, but no command fails because of
+//! them.
 
 use studysync_sandbox::ChangeRequest;
 
@@ -8,7 +9,7 @@ use crate::harness::{ALL_FLAGS, DAY_MS, Done, Place, Service, days_ago, small};
 
 const RESPONSES: u64 = 400_000;
 const DAYS: u32 = 365;
-/// The least for one warehouse.
+/// The minimum for one warehouse.
 const MEMORY: &str = "[warehouse]\nmemory_limit_mb = 256\n";
 
 const MIB: u64 = 1 << 20;
@@ -23,8 +24,8 @@ fn assert_within_a_quarter(done: &Done) {
     assert!(peak_bytes(done) <= PEAK_BYTES_MAX, "{} MiB", peak_bytes(done) / MIB);
 }
 
-/// Loads records that each have a text of `text_bytes`, with all flags, and requires that all of them are there.
-/// Returns the peak memory in bytes.
+/// Loads records with a text of `text_bytes` each, with all flags, and asserts that all of them are stored. Returns the
+/// peak memory in bytes.
 fn peak_with_wide_records(choose: fn(Place) -> Place, records: u64, text_bytes: u32) -> u64 {
     let mut settings = small(records, 20);
     settings.text_bytes = text_bytes;
@@ -45,7 +46,7 @@ fn works_in_the_least_memory(choose: fn(Place) -> Place) {
     let done = place.run(&[&backfill[..], &["--json"]].concat());
     assert!(matches!(done.code, 0 | 3), "rejects need a look, nothing else: {}", done.stderr);
     assert_within_a_quarter(&done);
-    // With flags each row is compared with the one that is there.
+    // With flags, each row is compared with the stored row.
     let place = place.with_config(&format!("{ALL_FLAGS}{MEMORY}"));
     let done = place.run(&[&backfill[..], &["--json"]].concat());
     assert!(matches!(done.code, 0 | 3), "{}", done.stderr);

@@ -1,5 +1,5 @@
-//! Locks of other processes: a run waits for the warehouse, then gives up with exit
-//! code 5. It does not wait for the lease.
+//! Locks of other processes: a run waits for the warehouse, then gives up with exit code 5. It does not wait for the
+//! lease.
 
 use std::{
     fs::File,
@@ -12,11 +12,11 @@ use crate::harness::{ALL_FLAGS, Done, KEY, Place, Service, assert_warehouses_equ
 
 use super::{assert_mended, assert_says};
 
-/// Set for the copy of this test binary that plays the analyst.
+/// Set for the copy of this test binary that acts as the analyst.
 const HOLDER_FILE: &str = "STUDYSYNC_TEST_HOLDS_FILE";
 const HOLDER_MODE: &str = "STUDYSYNC_TEST_HOLDS_MODE";
 
-/// Another process with the DuckDB file open, until it is dropped or let go.
+/// Another process with the DuckDB file open, until it is dropped or released.
 pub struct Holder {
     child: Child,
     input: Option<ChildStdin>,
@@ -34,7 +34,7 @@ impl Holder {
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         assert!(lines.any(|line| line.unwrap().contains("the file is open")), "the analyst has no file");
-        // Its last words find a reader.
+        // Reads the rest of the output, so that the process does not block.
         std::thread::spawn(move || lines.for_each(drop));
         let input = child.stdin.take();
         Holder { child, input }
@@ -56,7 +56,7 @@ impl Drop for Holder {
     }
 }
 
-/// No test: what [`Holder`] starts. In the suite, where nobody set its variables, it does nothing.
+/// Not a test: the process that [`Holder`] starts. Without its variables it does nothing.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the one way to tell a copy of this binary what it is")]
 fn acts_as_the_analyst_for_other_tests() {
@@ -66,7 +66,7 @@ fn acts_as_the_analyst_for_other_tests() {
     let connection = duckdb::Connection::open_with_flags(file, config).unwrap();
     println!("the file is open");
     std::io::stdout().flush().unwrap();
-    // Until its input ends.
+    // Holds the file until standard input ends.
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
     drop(connection);
 }
@@ -87,7 +87,7 @@ fn exit_5_a_locked_warehouse_times_out_as_configured() {
         assert!(started.elapsed() >= Duration::from_secs(1), "{mode}: nobody waited");
         assert!(started.elapsed() < Duration::from_secs(60), "{mode}: {:?}", started.elapsed());
         assert_says(&done, &["warehouse.duckdb", &holder.pid(), "waiting up to 1 s", "lock_wait_secs"]);
-        // The JSON of a run that cannot begin is that of the history.
+        // A run that cannot begin prints the same JSON as the history has.
         let report = place.report(&["sync"], 5);
         assert_eq!((report["reason"].as_str(), report["outcome"].as_str()), (Some("warehouse_locked"), Some("failed")));
         assert_eq!(place.run(&["status", "--json"]).expect(0).json()["runs"][0]["run_id"], report["run_id"]);
@@ -120,7 +120,7 @@ fn ctrl_c_ends_the_wait_for_a_warehouse() {
     place.report(&["sync"], 0);
     let _holder = Holder::of(&place, "reads");
     let mut run = place.spawn(&["sync"]);
-    // It is waiting when it says so.
+    // The message shows that the run is waiting.
     let mut errors = BufReader::new(run.stderr.take().unwrap()).lines();
     assert!(errors.any(|line| line.unwrap().contains("waiting up to")));
     let started = Instant::now();
@@ -153,7 +153,7 @@ fn the_lease_of_a_dead_process_is_ignored() {
     let service = Service::start(small(400, 8));
     let place = Place::new(&service);
     place.report(&["sync"], 0);
-    // The row of a run that was killed, whose process number another process has by now; the lock went with it.
+    // The row of a killed run, whose process id another process has now. The kill released its lock.
     let state = rusqlite::Connection::open(place.state()).unwrap();
     let sql = "INSERT OR REPLACE INTO lease (id, run_id, pid, host, command, started_ms) VALUES (1, 'dead', ?1, 'here', 'sync', 1)";
     state.execute(sql, [std::process::id()]).unwrap();

@@ -1,5 +1,5 @@
-//! A value as long as a page may be, in any column that can hold one: what a backfill stored, every later command
-//! reads, changes and erases.
+//! A value as long as the largest page, in any column that can store one: every later command can read, change and
+//! erase what a backfill stored.
 
 use serde_json::{Value, json};
 use studysync_sandbox::ListName;
@@ -7,7 +7,7 @@ use studysync_sandbox::ListName;
 use super::assert_live_rows;
 use crate::harness::{ALL_FLAGS, DAY_MS, NOW_MS, Place, Service, days_ago, small};
 
-/// Whose answers are long.
+/// The user whose answers are long.
 const USER: &str = "user-of-long-answers";
 const UUID: &str = "5b1c9d6e-0b7a-4c55-9a40-1d2e3f405199";
 const QUESTIONS: [&str; 11] = [
@@ -28,7 +28,7 @@ fn at(ms: i64) -> String {
     chrono::DateTime::from_timestamp_millis(ms).unwrap().to_rfc3339_opts(chrono::SecondsFormat::Millis, true)
 }
 
-/// The answer to a question of this type, with a long text wherever the type has one.
+/// The answer to a question of this type, with a long text in every part.
 fn answer(kind: &str, long: &str) -> Value {
     match kind {
         "MULTIPLESELECT" => json!([long, "short"]),
@@ -46,7 +46,7 @@ fn answer(kind: &str, long: &str) -> Value {
     }
 }
 
-/// A record of the person: each has long texts in other columns.
+/// A record of the user. Each record has long texts in other columns.
 fn record(number: usize, kind: &str, long: &str, text: &str) -> String {
     let at = at(NOW_MS - 3 * DAY_MS + number as i64 * 1000);
     let session = format!("5e551011-0000-4000-8000-0000000000{number:02}");
@@ -74,7 +74,7 @@ fn record(number: usize, kind: &str, long: &str, text: &str) -> String {
 fn plant(service: &Service, bytes: usize, word: &str) {
     let long = word.repeat(bytes / word.len());
     for (number, kind) in QUESTIONS.iter().enumerate() {
-        // Six records have a long text in each column beside the answer.
+        // Six records also have a long text in a column other than the answer.
         let text = if number < 6 { &long } else { word };
         service.control().plant(ListName::Responses, &record(number, kind, &long, text), None).unwrap();
     }
@@ -95,8 +95,8 @@ fn plant(service: &Service, bytes: usize, word: &str) {
     service.control().plant(ListName::Surveys, &survey.to_string(), None).unwrap();
 }
 
-/// Runs each command over the long values. Other rows of the columns are NULL, which an engine must not store as a copy
-/// of the long value before them.
+/// Runs each command on the long values. In other rows the columns are NULL, and an engine must not store copies of the
+/// long value for them.
 fn works_with_long_values(choose: fn(Place) -> Place, warehouse: &str, bytes: usize, rows: u64) {
     let service = Service::start(small(rows, 20));
     plant(&service, bytes, "words ");
@@ -130,7 +130,7 @@ fn works_with_long_values(choose: fn(Place) -> Place, warehouse: &str, bytes: us
 
 const MIB: usize = 1 << 20;
 
-/// With the least memory limit, a Parquet warehouse writes at most this many bytes of long texts together.
+/// With the minimum memory limit, a Parquet warehouse writes at most this many bytes of long texts together.
 const WINDOW_BYTES_MAX: i64 = 36 << 20;
 
 #[test]

@@ -1,5 +1,5 @@
-//! The environment of a run: full disks, torn and missing files, locks, clocks, and a service that sends anything. Each
-//! case ends with a message that names the cause and the action, loses nothing, and the next run repairs what it can.
+//! The environment of a run: full disks, torn and missing files, locks, clocks, and a service that sends anything. In
+//! each case the error names the cause and the action, nothing is lost, and the next run repairs what it can.
 
 mod clocks;
 mod empty_lists;
@@ -21,7 +21,7 @@ use std::path::Path;
 
 use crate::harness::{Done, Place, Service, assert_warehouses_equal, contract, different_rows, expected::Expected};
 
-/// Asserts that an error names these things, and says what to do.
+/// Asserts that an error contains these words, and says what to do.
 fn assert_says(done: &Done, words: &[&str]) {
     for word in words.iter().chain(&["hint:"]) {
         assert!(done.stderr.contains(word), "'{word}' is missing in:\n{}", done.stderr);
@@ -29,15 +29,15 @@ fn assert_says(done: &Done, words: &[&str]) {
     assert!(!done.stderr.contains("panicked"), "{}", done.stderr);
 }
 
-/// The next run ends well, and the warehouses are what the service holds.
+/// Asserts that the next run succeeds, and that the warehouses then equal the service.
 fn assert_mended(service: &Service, place: &Place, when: &str) {
     let done = place.run(&["sync"]);
     assert_eq!(done.code, 0, "{when}: {}", done.stderr);
     assert_warehouses_equal(place, &Expected::now(service), when);
 }
 
-/// Asserts that each warehouse holds exactly the service's rows, leaving aside what it marked as vanished: whether that
-/// was seen before it went depends on the moment.
+/// Asserts that each warehouse has exactly the service's rows, ignoring vanished rows: whether a scan saw a row before
+/// it vanished depends on timing.
 fn assert_live_rows(place: &Place, service: &Service, when: &str) {
     let expected = Expected::now(service);
     for (name, tables) in place.warehouses() {
@@ -67,7 +67,7 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// Brings a place back to what a copy of it held.
+/// Restores a place from a copy.
 fn restore(place: &Place, copy: &Path) {
     for entry in std::fs::read_dir(place.root()).unwrap() {
         let path = entry.unwrap().path();

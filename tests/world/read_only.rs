@@ -1,5 +1,5 @@
-//! Read-only folders and files, and paths that cannot be folders. Root may write
-//! everywhere except to a read-only mount.
+//! Read-only folders and files, and paths that cannot be folders. Root can write everywhere except on a read-only
+//! mount.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use super::{assert_mended, assert_says, full_disk::may_mount};
 
 const PARTS: [&str; 4] = ["state", "warehouse.duckdb", "parquet", "archive"];
 
-/// The run's command, with the path of one part below a regular file.
+/// Runs the command with one of its paths below a regular file.
 fn run_with(service: &Service, place: &Place, part: &str, path: &str) -> Done {
     let at = |of: &str, name: &str| place.path(if of == part { path } else { "." }).join(name);
     let mut command = place.bare(&["sync", "--base-url", &service.base_url()]);
@@ -59,8 +59,8 @@ cd "$(pwd)"
 exec "$@"
 "#;
 
-/// The command with one part that cannot be written: for root by a mount of its own, for everybody else by the rights
-/// of its files. `None` where root may not mount.
+/// Runs the command with a path that cannot be written: for root by a read-only mount, for other users by permissions.
+/// `None` if root may not mount.
 fn run_without_right_to(place: &Place, part: &Path, command: &str) -> Option<Done> {
     let run = place.command(&[command]);
     if !rustix::process::geteuid().is_root() {

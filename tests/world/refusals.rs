@@ -1,5 +1,5 @@
-//! Refusals and answers that prove less than they seem to: each costs only its window, list or
-//! person, and proves nothing complete.
+//! Refusals, and answers that prove less than they seem to: each affects only its window, list or user, and proves no
+//! completeness.
 
 use std::{
     net::TcpStream,
@@ -17,11 +17,11 @@ use crate::harness::{
 
 use super::wire::{RawServer, Request, respond};
 
-/// Small windows: about one a day.
+/// Small windows of about a day.
 const CONFIG: &str = "[streams.responses]\npage_rows = 10\n";
 const BLOCKED: &[u8] = b"<html><body><h1>Access denied</h1></body></html>";
 
-/// A service, and a server before it that answers some requests itself while that is switched on.
+/// A service, and a server before it that can answer some requests itself.
 struct World {
     service: Service,
     server: RawServer,
@@ -50,7 +50,7 @@ impl World {
         Place::at(self.server.base_url()).without_parquet().with_config(&format!("{ALL_FLAGS}page_rows = 10\n"))
     }
 
-    /// With the service itself again, the same command ends equal to the truth.
+    /// Asserts that the same command with the service itself ends equal to it.
     fn assert_mends(&self, place: &Place, when: &str) {
         self.is_on.store(false, Ordering::Relaxed);
         let done = backfill(place);
@@ -63,14 +63,14 @@ fn backfill(place: &Place) -> Done {
     place.run(&["backfill", "--from", &days_ago(6), "--json"])
 }
 
-/// What a stream's coverage came to: rows of the table that `status` shows.
+/// Returns the row of a stream in `status`.
 fn coverage(place: &Place, stream: &str) -> Value {
     let status = place.run(&["status", "--json"]).expect(0).json();
     let streams = status["streams"].as_array().cloned().unwrap_or_default();
     streams.into_iter().find(|one| one["stream"] == stream).unwrap_or(Value::Null)
 }
 
-/// How far a run came with a stream.
+/// Returns how far a run came with a stream.
 fn reached<'a>(report: &'a Value, stream: &str) -> &'a str {
     report["streams"][stream].as_object().unwrap().get("reached").map_or("all", |reached| reached.as_str().unwrap())
 }
@@ -123,7 +123,7 @@ fn p3_404_ends_an_empty_list_that_is_known_to_exist() {
     assert_eq!(done.code, 0, "{}", done.stderr);
 }
 
-/// Answers one window of responses in this way, and each attempt at it.
+/// A server that gives this answer to one window of responses, on each attempt.
 fn one_window(status: &'static str, kind: &'static str, body: &'static [u8]) -> World {
     let first = Mutex::new(None::<String>);
     World::new(move |request| {
@@ -195,7 +195,7 @@ fn a_refused_list_costs_only_that_list() {
                 }
                 let check = place.run(&["check"]).expect(1);
                 assert!(check.stdout.contains(path), "{status} {path}: {}", check.stdout);
-                // Each list that answers shows its traits.
+                // The check measures the behaviours of each list that answers.
                 let traits = place.run(&["check", "--traits", "--json"]).expect(1).json();
                 for (name, list) in
                     [("order", "responses"), ("themes_filtered_by", "themes"), ("survey_status_form", "surveys")]

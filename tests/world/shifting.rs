@@ -1,4 +1,4 @@
-//! A service that changes its answers during paging, and one that returns empty lists for a night.
+//! A service that changes its data during paging, and one that returns empty lists for a night.
 
 use std::time::Duration;
 
@@ -21,8 +21,7 @@ fn p1_p4_slow_answers_changed_during_paging_are_right_next_scan() {
         service.set_faults(slow);
         let place = Place::new(&service).with_config(&format!("{ALL_FLAGS}page_rows = 15\n"));
         let mut run = place.spawn(&["backfill", "--from", &days_ago(i64::from(DAYS))]);
-        // Inserted, deleted and edited all over the windows, a few rows for each answer on its way:
-        // page edges included.
+        // Inserts, deletes and edits a few rows in all windows for each answer in flight, also at page boundaries.
         let mut changes = 0;
         let ended = loop {
             if let Some(status) = run.try_wait().unwrap() {
@@ -43,19 +42,19 @@ fn p1_p4_slow_answers_changed_during_paging_are_right_next_scan() {
         };
         assert!(changes > 20, "{order:?}: only {changes} changes fell into the run");
         let done = Done::from(run.wait_with_output().unwrap());
-        // A row that changes between its page and the look at the page's edge comes in two versions, or not again: that
-        // may need a look, and the next run settles it.
+        // A row that changes between its page and the tie probe is received in two versions, or not at all. That may
+        // need a look, and the next run settles it.
         assert!(ended.success() || ended.code() == Some(3), "{order:?}: {}", done.stderr);
         service.set_faults(Faults { order, ..Faults::default() });
         service.advance_days(1);
-        // Some hundred rows went: a run may doubt that, and then says so.
+        // Several hundred rows vanished, which a run would withhold and report.
         let night = place.run(&["sync", "--accept-vanished"]);
         assert_eq!(night.code, 0, "{order:?}: {}", night.stderr);
         assert_live_rows(&place, &service, &format!("{order:?}, after {changes} changes"));
     }
 }
 
-/// One day of the service is empty for a night, and there again.
+/// Makes one day of the service empty for a night.
 fn an_empty_day(place: &Place, service: &Service) {
     let held = Expected::now(service);
     let now_ms = service.control().now_ms();

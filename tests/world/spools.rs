@@ -1,5 +1,5 @@
-//! Spools that are torn at any byte or lost, and a lost archive: the pages are pulled
-//! again, and torn pages are never used.
+//! Spools that are torn at any byte or lost, and a lost archive: the pages are pulled again, and torn pages are never
+//! used.
 
 use std::{fs, path::PathBuf};
 
@@ -14,7 +14,7 @@ const DAYS: u32 = 6;
 /// A place whose first backfill stopped in the middle of windows, and a copy of it.
 fn cut_short() -> (Service, Place, tempfile::TempDir, Vec<PathBuf>) {
     let settings = small(600, DAYS);
-    // Far from the end of the grid, so that all runs see the same settled moment.
+    // Not near a multiple of five minutes, so that the settled range ends at the same time in all runs.
     let service = Service::start(studysync_sandbox::Settings { now_ms: NOW_MS + 120_000, ..settings });
     service.set_faults(Faults { latency: Latency { ms: 2, ..Latency::default() }, ..Faults::default() });
     let place = Place::new(&service).with_config(&format!("{ALL_FLAGS}page_rows = 20\n"));
@@ -72,7 +72,7 @@ fn p2_lost_spools_and_archives_are_pulled_again() {
     fs::remove_dir_all(place.path("archive")).unwrap();
     go_on(&place, "without its archive");
     assert_warehouses_equal(&place, &expected, "without its archive");
-    // And the folder of the archive goes between two nights.
+    // The folder of the archive is lost between two nights.
     fs::remove_dir_all(place.path("archive")).unwrap();
     service.advance_days(1);
     assert_mended(&service, &place, "a night after the archive went");

@@ -8,7 +8,7 @@ use super::{assert_mended, assert_says, copy_folder, restore};
 
 const DAYS: u32 = 12;
 
-/// A service and a filled place, with a copy of it beside.
+/// A service and a filled place, with a copy.
 fn filled() -> (Service, Place, tempfile::TempDir) {
     let service = Service::start(small(900, DAYS));
     let place = Place::new(&service);
@@ -22,11 +22,11 @@ fn backfill(place: &Place) -> Done {
     place.run(&["backfill", "--from", &days_ago(i64::from(DAYS))])
 }
 
-/// What was asked for, but for the questions after the key and the clock:
-/// what is known of the service's clock was in the file, too.
+/// Returns the requests for windows, without the requests that check the key and the clock: the state file also stored
+/// the service's clock.
 fn windows_asked(service: &Service) -> Vec<String> {
     let is_about_key = |query: &[(String, String)]| query == [("limit".to_owned(), "1".to_owned())];
-    // The service is asked once for rows that are newer than its clock: no window is without an end.
+    // One request asks for rows that are newer than the service's clock. Only that request has no end.
     let is_about_clock = |query: &[(String, String)]| query.iter().all(|(name, _)| name != "end");
     let asked = service.log().into_iter().filter(|entry| match entry.path.as_str() {
         "/v1/surveys" => !is_about_key(&entry.query),
@@ -36,13 +36,13 @@ fn windows_asked(service: &Service) -> Vec<String> {
     asked.map(|entry| format!("{} {:?}", entry.path, entry.query)).collect()
 }
 
-/// The files that were put aside.
+/// Returns the damaged files that were moved aside.
 fn kept_aside(place: &Place) -> Vec<PathBuf> {
     let is_aside = |path: &PathBuf| path.to_string_lossy().contains(".damaged-");
     place.files("state").into_iter().filter(is_aside).collect()
 }
 
-/// Every kind of damage that a disk, a full quota or an editor leaves behind.
+/// Every kind of damage that a disk, a full quota or an editor can cause.
 fn damages(whole: &[u8]) -> Vec<(String, Vec<u8>)> {
     const PAGE: usize = 4096;
     let mut damages = Vec::new();
@@ -79,7 +79,7 @@ fn p2_p6_slow_a_torn_state_file_is_rebuilt_without_requests() {
             "{damage}: what the ledgers prove was asked for again"
         );
         match kept_aside(&place).as_slice() {
-            // A page that holds nothing of use is missed by nobody.
+            // Damage of an unused page is not noticed.
             [] => assert!(damage.starts_with("page "), "{damage} was not noticed"),
             [aside, ..] => {
                 put_aside += 1;

@@ -1,5 +1,5 @@
-//! https as people meet it: each kind of wrong certificate, ports with another protocol, a proxy. Each error comes at
-//! once and names the action. The certificates in `tests/cases/tls` are valid until 2120, except the expired one.
+//! Common problems with HTTPS: each kind of wrong certificate, ports with another protocol, a proxy. Each error comes
+//! at once and names the action. The certificates in `tests/cases/tls` are valid until 2120, except the expired one.
 
 use std::{
     io::{Read, Write},
@@ -22,7 +22,7 @@ fn fixture(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/cases/tls").join(name)
 }
 
-/// A port; each connection counts, and goes to `serve`.
+/// A port that counts its connections and passes each to `serve`.
 struct Port {
     port: u16,
     connections: Arc<AtomicU64>,
@@ -34,7 +34,7 @@ impl Port {
         let port = listener.local_addr().unwrap().port();
         let connections = Arc::new(AtomicU64::new(0));
         let (count, serve) = (Arc::clone(&connections), Arc::new(serve));
-        // Lives as long as the tests do.
+        // The thread lives until the tests end.
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 count.fetch_add(1, Ordering::Relaxed);
@@ -50,7 +50,7 @@ impl Port {
     }
 }
 
-/// The sandbox behind a certificate.
+/// The sandbox with a TLS certificate.
 fn https(service: &Service, certificate: &str) -> Port {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let chain = vec![CertificateDer::from_pem_file(fixture(certificate)).unwrap()];
@@ -78,7 +78,7 @@ fn https(service: &Service, certificate: &str) -> Port {
     })
 }
 
-/// `check` at an address, with what this machine trusts.
+/// Runs `check` at an address, with the certificates that this machine trusts.
 fn check(base_url: &str, environment: &[(&str, &str)]) -> Done {
     let mut place = Place::at(base_url).without_parquet();
     for (name, value) in environment {
@@ -122,7 +122,7 @@ fn a_wrong_certificate_is_explained_at_once() {
     for (certificate, trusted, words) in [
         ("expired.pem", &trusted, "has expired"),
         ("other.pem", &trusted, "for another name"),
-        // Another authority than the one that signed it.
+        // Another certificate authority than the one that signed the certificate.
         ("good.pem", &fixture("other-ca.pem").display().to_string(), "does not know"),
     ] {
         let port = https(&service, certificate);
@@ -200,7 +200,7 @@ fn https_proxy_sets_the_proxy() {
     let done = check("https://service.test", &through);
     assert_eq!(done.code, 0, "{} {}", done.stdout, done.stderr);
     assert!(proxy.count() > 0);
-    // A proxy that refuses is told as one.
+    // The error says that a proxy refused the connection.
     assert_told(&check("https://elsewhere.test", &through), &["proxy", "HTTPS_PROXY"]);
 }
 
@@ -222,7 +222,7 @@ fn all_proxy_may_name_a_socks_proxy() {
     let secret = https(&service, "good.pem");
     let to = secret.port;
     let proxy = Port::start(move |mut stream| {
-        // The greeting with its methods, then version 5, CONNECT, a name of so many bytes, and a port.
+        // SOCKS5: the greeting with its methods, then version 5, CONNECT, a name with its length, and a port.
         let mut greeting = [0; 2];
         if stream.read_exact(&mut greeting).is_err() {
             return;
@@ -272,7 +272,7 @@ fn p11_a_proxy_that_cannot_be_used_is_refused() {
         }
         assert_eq!(service.log().len(), 0, "{variable}: nothing is sent another way");
     }
-    // An empty variable is none, and one that another replaces is not used.
+    // An empty variable counts as unset, and a variable that another one overrides is ignored.
     let place = Place::new(&service)
         .with_env("HTTPS_PROXY", "")
         .with_env("https_proxy", "http://p.example:1")

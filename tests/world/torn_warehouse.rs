@@ -1,5 +1,5 @@
-//! Warehouses that are torn, overwritten, lost or foreign. A run that finds one says so and touches nothing. Once it is
-//! moved away, the next run fills a new one.
+//! Warehouses that are torn, overwritten, lost or foreign. A run that finds one reports it and changes nothing. Once it
+//! is moved away, the next run fills a new one.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ fn filled(with: impl Fn(Place) -> Place) -> (Service, Place, tempfile::TempDir) 
     let service = Service::start(small(900, DAYS));
     let place = with(Place::new(&service));
     place.report(&["backfill", "--from", &days_ago(i64::from(DAYS))], 0);
-    // What is younger than this is looked at again by the next run, which therefore reads all of it.
+    // The history is so short that the next run scans all of it again.
     service.advance_days(1);
     let copy = tempfile::tempdir().unwrap();
     copy_folder(place.root(), copy.path());
@@ -29,7 +29,8 @@ fn garbage(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (at * 7919 % 251) as u8).collect()
 }
 
-/// A damaged file is named with the way out; its bytes stay; and on that way everything comes back.
+/// Asserts that the error names the damaged file and the way to repair it, that the file stays unchanged, and that the
+/// repair restores everything.
 fn assert_way_out(service: &Service, place: &Place, damaged: &Path, away: &Path, damage: &str) {
     let before = fs::read(damaged).ok();
     let done = place.run(&["sync"]);
@@ -69,7 +70,8 @@ fn p1_a_deleted_duckdb_file_is_refilled_and_reported() {
     fs::remove_file(place.duckdb()).unwrap();
     let done = place.run(&["sync"]).expect(0);
     assert!(done.stderr.contains("did not fit the ledger of duckdb"), "{}", done.stderr);
-    // Who wrote a row and when differs between the two from here on; what it says does not.
+    // From now on the columns about the writing run and its time differ between the two warehouses; the content does
+    // not.
     assert_each_warehouse_equals(&place, &Expected::now(&service), "after the file was deleted");
 }
 
@@ -93,7 +95,7 @@ fn exit_2_a_newer_or_foreign_duckdb_file_is_untouched() {
     );
 }
 
-/// The log of commits that were not folded into the file, as a kill leaves it: with one commit that changes nothing.
+/// Leaves a log with one commit that is not merged into the file, as a kill does. The commit changes nothing.
 fn leave_a_log(place: &Place, copy: &Path) -> Vec<u8> {
     let connection = duckdb::Connection::open(place.duckdb()).unwrap();
     let sql = "PRAGMA disable_checkpoint_on_shutdown; SET checkpoint_threshold = '1GB'; \
@@ -122,7 +124,7 @@ fn p2_slow_a_write_ahead_log_is_replayed_without_its_torn_end() {
             "{cut}"
         );
     }
-    // Its checksums tell damage in the middle from a torn end.
+    // Checksums in the log distinguish damage in the middle from a torn end.
     for at in [log.len() / 3, log.len() / 2, log.len() * 2 / 3] {
         restore(&place, copy.path());
         let mut damaged = log.clone();
@@ -182,7 +184,7 @@ fn p2_leftovers_of_a_killed_parquet_writer_are_removed() {
     assert_mended(&service, &place, "with leftovers");
     let left = place.files("parquet/.studysync").into_iter().filter(|path| path.to_string_lossy().contains("half"));
     assert_eq!(left.collect::<Vec<_>>(), Vec::<PathBuf>::new());
-    // A list of files that cannot be read is no reason to stop.
+    // An unreadable list of files does not stop a run.
     fs::write(private.join("files.json"), "{").unwrap();
     assert_mended(&service, &place, "without a list of files");
 }

@@ -1,5 +1,5 @@
-//! A server that writes answers byte by byte, as no HTTP library would. It forwards what
-//! a test does not answer to the sandbox.
+//! A server that writes answers byte by byte, as no HTTP library would. It forwards the requests that a test does not
+//! answer to the sandbox.
 
 use std::{
     io::{Read, Write},
@@ -11,12 +11,12 @@ use std::{
     time::Duration,
 };
 
-/// What a test makes of a request: `true` if it has answered, whatever that means.
+/// Handles a request; returns `true` if it has answered, validly or not.
 pub type Answer = dyn Fn(&Request, &mut TcpStream) -> bool + Send + Sync;
-/// What a test makes of the sandbox's answer.
+/// Changes the sandbox's answer.
 pub type Rewrite = dyn Fn(Vec<u8>) -> Vec<u8> + Send + Sync;
 
-/// A request as it came.
+/// A received request.
 pub struct Request {
     /// Path and query.
     pub target: String,
@@ -29,7 +29,7 @@ impl Request {
     }
 }
 
-/// The server, until it is dropped.
+/// The server. It stops when it is dropped.
 pub struct RawServer {
     address: SocketAddr,
     requests: Arc<AtomicU64>,
@@ -37,7 +37,7 @@ pub struct RawServer {
 }
 
 impl RawServer {
-    /// Answers with `answer`; where that declines, with what the sandbox at `behind` says, rewritten.
+    /// Answers with `answer`; if that declines, forwards to the sandbox at `behind` and rewrites its answer.
     pub fn start(behind: &str, answer: Box<Answer>, rewrite: Box<Rewrite>) -> RawServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -83,11 +83,11 @@ fn serve(mut stream: TcpStream, behind: SocketAddr, answer: &Answer, rewrite: &R
     if !answer(&request, &mut stream) {
         let _ = stream.write_all(&rewrite(ask(behind, &request.head)));
     }
-    // What is still to come from the client is not waited for.
+    // Does not wait for further bytes from the client.
     let _ = stream.shutdown(std::net::Shutdown::Both);
 }
 
-/// Up to the empty line; the requests of these tests have no bodies.
+/// Reads up to the empty line; the requests of these tests have no bodies.
 fn read_head(stream: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     let mut byte = [0];
@@ -100,7 +100,7 @@ fn read_head(stream: &mut TcpStream) -> Option<String> {
     String::from_utf8(head).ok()
 }
 
-/// The sandbox's whole answer, on a connection of its own.
+/// Returns the sandbox's complete answer, on a new connection.
 fn ask(behind: SocketAddr, head: &str) -> Vec<u8> {
     let mut upstream = TcpStream::connect(behind).unwrap();
     let closing = head.replacen("\r\n", "\r\nconnection: close\r\n", 1);
@@ -110,7 +110,7 @@ fn ask(behind: SocketAddr, head: &str) -> Vec<u8> {
     answer
 }
 
-/// An answer with its length, and the connection closed after it.
+/// Writes an answer with its length, and closes the connection.
 pub fn respond(stream: &mut TcpStream, status: &str, headers: &str, body: &[u8]) {
     let length = body.len();
     let head = format!(
