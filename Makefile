@@ -1,12 +1,12 @@
-# `make` alone lists the targets. Targets that only test or show the program use the profile `quick`, which compiles in
-# a third of the time; `build`, `install`, `bench` and `instructions` use `release`.
+# `make` alone lists the targets. Targets that only test or demonstrate the program use the profile `quick`, which
+# compiles in a third of the time; `build`, `install`, `bench` and `instructions` use `release`.
 
 .DEFAULT_GOAL := help
 .PHONY: help browser demo test test-one test-otlp test-slow build build-quick check install dist dist-test simulate
 .PHONY: size readers schedulers book bench micro instructions
 
 QUICK = PROFILE=quick scripts/cargo.sh
-# Many tests wait: for a service that is slow, or says to come back later.
+# Many tests wait, for a slow service or for a `Retry-After`, so there are more threads than processors.
 THREADS = $$(($$(getconf _NPROCESSORS_ONLN) * 2))
 
 help: ## lists the targets
@@ -18,7 +18,7 @@ demo: ## a service, a backfill, a night of changes, a sync, and SQL
 test: ## every test but the slow ones
 	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$(THREADS)} $(QUICK) test --workspace
 
-# Incremental: 15 seconds after an edit in place of 60, on two cores. The first such build compiles the crate once more.
+# Incremental: 15 seconds after an edit instead of 60, on two cores. The first such build compiles the crate again.
 test-one: ## the unit tests whose name contains T: make test-one T=plan::
 	@test -n "$(T)" || { echo "usage: make test-one T=plan::   or, over HTTP, make test-one T=tour IN=tests" >&2; exit 2; }
 	CARGO_INCREMENTAL=1 $(QUICK) test $(if $(IN),--test $(IN),--lib) -- $(T)
@@ -57,7 +57,8 @@ schedulers: build-quick ## runs the examples for schedulers, with each exit code
 browser: build-quick ## the status page in headless Chromium; see target/status-page
 	scripts/browser/run.sh $${CARGO_TARGET_DIR:-target}/quick/studysync
 
-# SECTIONS: some rows of the table only. N rounds, ROWS responses; BIG_ROWS=10000000 for the rows that ask for it.
+# SECTIONS: measures only some rows of the table. N rounds, ROWS responses; BIG_ROWS=10000000 enables the rows that need
+# it.
 bench: build ## measures the table of docs/benchmarks.md, in about an hour
 	scripts/cargo.sh build --bench floor
 	scripts/bench/run.sh $(SECTIONS)
@@ -84,7 +85,7 @@ PREFIX ?= $(if $(CARGO_HOME),$(CARGO_HOME),$(HOME)/.cargo)
 install: build ## installs the program into PREFIX, which is ~/.cargo by default
 	scripts/install.sh "$(PREFIX)"
 
-# A tarball, a wheel, a .deb on Debian, an SBOM and checksums. PROGRAM=path packs a program that is there.
+# A tarball, a wheel, a .deb on Debian, an SBOM and checksums. PROGRAM=path packs an existing program.
 dist: ## packages in dist/; PROGRAM=path packs a program that is there
 	scripts/dist/build.sh $(PROGRAM)
 

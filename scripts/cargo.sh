@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs cargo with DuckDB linked the quick way where the pinned library can be had, else with DuckDB compiled in.
-# Usage: cargo.sh SUBCOMMAND [ARGUMENTS]     DUCKDB=bundled asks for the compiled-in one; PROFILE=quick for the profile of the tests.
+# Runs cargo with the pinned DuckDB library if it can be downloaded, else with DuckDB compiled in.
+# Usage: cargo.sh SUBCOMMAND [ARGUMENTS]     DUCKDB=bundled compiles DuckDB in;
+# PROFILE=quick selects the profile of the tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

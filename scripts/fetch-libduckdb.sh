@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Puts the pinned official libduckdb into a folder, so that the program links it in seconds instead of compiling DuckDB's C++ for
-# half an hour. Tries the GitHub release, then the official npm package: both carry the same file, and its checksum is pinned here.
-# Prints nothing but reasons. Ends with 1 when the library cannot be had; the caller then builds with the feature `bundled`.
+# Downloads the pinned official libduckdb into a folder, so that the program links it in seconds and
+# does not compile DuckDB's C++ for half an hour. Tries the GitHub release, then the official npm
+# package: both have the same file, and its checksum is pinned here. Prints only errors. Exits with
+# 1 if the library cannot be downloaded; the caller then builds with the feature `bundled`.
 #
-# Usage: fetch-libduckdb.sh DIR [tests]     tests: the version that has extensions, on Linux x86-64 only; see scripts/test-tools.sh
+# Usage: fetch-libduckdb.sh DIR [tests]     tests: the version that has extensions, on Linux x86-64
+# only; see scripts/test-tools.sh
 set -euo pipefail
 
 version=1.5.6

@@ -3,7 +3,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${1:-all} runs=${2:-10000000}
-# The library that `make build` fetched; only libFuzzer's own checks are used, since the crate has no unsafe code.
+# The library that `make build` downloaded. Only libFuzzer's own checks are used, because the crate
+# has no unsafe code.
 export DUCKDB_LIB_DIR=${DUCKDB_LIB_DIR:-$PWD/target/libduckdb}
 export LD_LIBRARY_PATH=$DUCKDB_LIB_DIR${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
@@ -11,7 +12,7 @@ fuzz() {
     local dictionary=()
     case $1 in flatten_* | page_envelope) dictionary=(-dict=fuzz/dictionaries/json.dict) ;; esac
     mkdir -p "fuzz/corpus/$1"
-    # The first folder takes what is found; the seeds stay as they are.
+    # New inputs are written to the first folder; the seeds stay as they are.
     cargo +nightly fuzz run --sanitizer none "$1" "fuzz/corpus/$1" "fuzz/seeds/$1" -- \
         -runs="$runs" -max_len=4096 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 "${dictionary[@]}"
 }

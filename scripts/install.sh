@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Puts the program that `make build` made into PREFIX/bin, and the DuckDB library that it is linked with into PREFIX/lib/studysync,
-# where it looks for it. A program with DuckDB compiled in needs no library.
+# Copies the program that `make build` made to PREFIX/bin, and its DuckDB library to
+# PREFIX/lib/studysync, where the program looks for it. A program with DuckDB compiled in needs no
+# library.
 #
 # Usage: install.sh PREFIX
 set -euo pipefail
@@ -13,13 +14,13 @@ mkdir -p "$prefix/bin"
 for library in "$built"/libduckdb.so "$built"/libduckdb.dylib; do
     [ -f "$library" ] || continue
     mkdir -p "$prefix/lib/studysync"
-    # Renamed into place: a run that has the old one loaded goes on with it.
+    # Replaced by a rename, so that a run that has loaded the old library keeps it.
     cp "$library" "$prefix/lib/studysync/.$(basename "$library").new"
     chmod 755 "$prefix/lib/studysync/.$(basename "$library").new"
     mv -f "$prefix/lib/studysync/.$(basename "$library").new" "$prefix/lib/studysync/$(basename "$library")"
 done
 cp "$built/studysync" "$prefix/bin/.studysync.new"
 mv -f "$prefix/bin/.studysync.new" "$prefix/bin/studysync"
-# From here, not from where it was built.
+# Runs the installed program, not the one in the build folder.
 (cd / && "$prefix/bin/studysync" --version)
 echo "installed $prefix/bin/studysync"

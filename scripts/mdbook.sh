@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints where mdBook is, which builds the book of docs/, and installs the pinned version into the target folder before if it is not
-# there. The package holds the program that the makers of mdBook released (MPL-2.0).
+# Prints the path of mdBook, which builds the book of docs/. Installs the pinned version into the
+# target folder if it is missing. The package contains the official mdBook binary (MPL-2.0).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

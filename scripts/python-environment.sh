@@ -1,6 +1,7 @@
-# Sourced by scripts that need Python packages. Expects `kept`, the folder in which environments stay between runs.
+# Sourced by scripts that need Python packages. Expects `kept`, the folder of environments, which
+# stays between runs.
 
-installed() { # NAME PACKAGES...: a Python environment with these packages, made once
+installed() { # NAME PACKAGES...: makes a Python environment with these packages once
     local at=$kept/$1
     shift
     if [ "$(cat "$at/packages" 2>/dev/null)" != "$*" ]; then

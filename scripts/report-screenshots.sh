@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes pictures of a report, as a desktop and a phone show it, light and dark; docs/report.png comes from here.
-# Needs a Chromium and a program that was built: `make build`.
+# Makes screenshots of a report on a desktop and a phone, light and dark. docs/report.png is one of
+# them. Needs Chromium and a built program: `make build`.
 #   scripts/report-screenshots.sh FOLDER [REPORT.html]      without a report: one of the demo's warehouse
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -22,12 +22,12 @@ fi
 picture() { # name, width, height, dark or light
     local profile
     profile=$(mktemp -d)
-    # As root (in a container) Chromium runs without its sandbox only; the page runs nothing anyway.
+    # As root (in a container) Chromium runs only without its sandbox; the page runs no scripts.
     local flags=(--headless --disable-gpu --disable-quic --no-first-run --disable-background-networking
         --disable-component-update --disable-sync --hide-scrollbars --user-data-dir="$profile")
     if [ "$(id -u)" = 0 ]; then flags+=(--no-sandbox); fi
     if [ "$4" = dark ]; then flags+=(--blink-settings=preferredColorScheme=0); else flags+=(--blink-settings=preferredColorScheme=1); fi
-    # No window of Chromium is as narrow as a phone; a frame in it is.
+    # Chromium's window cannot be as narrow as a phone, so a frame shows the page.
     printf '<!doctype html><body style="margin:0"><iframe src="file://%s" style="border:0;width:%spx;height:%spx"></iframe>' \
         "$(realpath "$report")" "$2" "$3" >"$profile/frame.html"
     "$browser" "${flags[@]}" --window-size="$(($2 < 500 ? 500 : $2)),$3" --screenshot="$folder/$1.png" "file://$profile/frame.html" 2>/dev/null

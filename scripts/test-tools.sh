@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Installs what tests use beyond Rust, on Debian and as root: libfaketime, which moves the machine's clock, and strace, which makes
-# system calls fail; and, into the target folder, DuckDB's extension fts, mdBook, and packages of Python
-# that read metrics and traces. A test that misses one says SKIPPED; nothing else depends on them.
+# Installs the tools that tests need besides Rust, on Debian and as root: libfaketime, which changes
+# the machine's clock, and strace, which makes system calls fail. It also installs into the target
+# folder: DuckDB's extension fts, mdBook, and Python packages that read metrics and traces. A test
+# without its tool prints SKIPPED; nothing else depends on the tools.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# The newest version whose extension can be had; the package holds the file that DuckDB signed. Tests that load it run the program with
-# the library of that version, which lies beside the extension.
+# The newest version whose extension can be downloaded; the package contains the file that DuckDB
+# signed. Tests that load it run the program with the library of that version, which is in the same
+# folder.
 version=1.5.5
 extensions=${CARGO_TARGET_DIR:-$PWD/target}/duckdb-extensions
 folder=$extensions/v$version/linux_amd64
@@ -35,7 +37,7 @@ fi
 
 scripts/mdbook.sh >/dev/null || true
 
-# What reads metrics and traces as other programs do: the parser of Prometheus' client, and the classes of OpenTelemetry's protocol.
+# Parsers of metrics and traces: the Prometheus client, and the classes of OpenTelemetry's protocol.
 python=${CARGO_TARGET_DIR:-$PWD/target}/test-python
 pinned="prometheus-client==0.26.0 opentelemetry-proto==1.45.2"
 if [ "$(cat "$python/pinned" 2>/dev/null)" != "$pinned" ]; then

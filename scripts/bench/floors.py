@@ -19,7 +19,7 @@ KEY = "bench"
 CONNECTIONS = 4
 PAGE_ROWS = 1000
 
-# The columns of `responses` as the contract types them: the answer stays JSON, as it does with us.
+# The columns of `responses` with the types of the contract: the answer stays JSON, as in our table.
 RECORD = {
     "createdAt": "TIMESTAMP", "updatedAt": "TIMESTAMP", "deletedAt": "TIMESTAMP", "externalUserId": "VARCHAR",
     "partnerAnonymousId": "VARCHAR", "questionId": "BIGINT", "questionText": "VARCHAR", "questionType": "VARCHAR",
@@ -42,14 +42,14 @@ def download(address, from_ms, to_ms, folder, flags, connections=CONNECTIONS):
 
     def pull(at):
         connection = http.client.HTTPConnection(host)
-        # The service takes both ends in.
+        # The service includes both ends of the range.
         token, page = "", 0
         while token is not None:
             query = f"start={edges[at]}&end={edges[at + 1] - 1}&limit={PAGE_ROWS}{extra}" + (f"&cursor={token}" if token else "")
             connection.request("GET", f"/v1/responses?{query}", headers={"Authorization": f"Bearer {KEY}"})
             body = connection.getresponse().read()
             (folder / f"{at:03}-{page:06}.json").write_bytes(body)
-            # The token stands at the end; reading all of the page would be parsing.
+            # The token is at the end of the page. Reading the complete page would be parsing.
             token = json.loads(b"{" + body[body.rindex(b'"cursor":'):])["cursor"]
             page += 1
 
@@ -68,7 +68,8 @@ def typed_read(folder):
             f"maximum_object_size = 67108864))")
 
 
-# The form of our file: faster to write, to DuckDB too, than the one that DuckDB makes by itself.
+# The storage version of our file. Writing it is faster than writing DuckDB's default, for DuckDB
+# too.
 STORAGE_VERSION = "v1.4.0"
 
 

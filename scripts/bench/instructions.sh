@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the counted paths and compares their instructions with the kept numbers. Usage: instructions.sh [--record]
+# Builds the counted paths and compares their instructions with the recorded numbers.
+# Usage: instructions.sh [--record]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

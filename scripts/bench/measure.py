@@ -37,7 +37,7 @@ def alternate(rounds, sides):
     Cost; the answer has for each a list of Costs, one a round."""
     costs = {name: [] for name in sides}
     for at in range(rounds):
-        # Every second round backwards: no side always follows the same one.
+        # Every second round runs in reverse order, so that no side always follows the same one.
         for name in list(sides)[:: 1 if at % 2 == 0 else -1]:
             costs[name].append(sides[name]())
             tell(f"  round {at + 1} of {rounds}: {name}: {costs[name][-1].wall_secs:.2f} s")

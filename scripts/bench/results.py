@@ -42,12 +42,12 @@ class Results:
         self.path = pathlib.Path(path)
         self.rows = json.loads(self.path.read_text()) if self.path.exists() else {}
         self.conditions = conditions
-        # The kind of data that is measured now.
+        # The kind of data in the present measurement.
         self.data = "smooth"
 
     def add(self, row):
         load = os.getloadavg()[0]
-        # The benchmark itself keeps about two processes busy: the load tells of others only where it is above that.
+        # The benchmark itself uses about two processors. A higher load shows other activity.
         self.rows.setdefault(row.key, {})[self.data] = {
             **dataclasses.asdict(row), "verdict": row.verdict(), "load": round(load, 1), "date": time.strftime("%Y-%m-%d"), **self.conditions}
         self.path.write_text(json.dumps(self.rows, indent=1, ensure_ascii=False) + "\n")

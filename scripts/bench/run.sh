@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Measures the program against what the machine can do, and writes docs/benchmarks.md. Installs the Python packages below into a
-# folder that it keeps. Usage: run.sh [SECTION...]; N, ROWS, BIG_ROWS and KEEP are settings of bench.py.
+# Compares the program with the limits of the machine, and writes docs/benchmarks.md. Installs the
+# Python packages below into a folder that stays between runs.
+# Usage: run.sh [SECTION...]; N, ROWS, BIG_ROWS and KEEP are settings of bench.py.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -14,7 +15,7 @@ if [ "$(cat "$at/packages" 2>/dev/null)" != "${packages[*]}" ]; then
     "$at/bin/pip" install --quiet --disable-pip-version-check "${packages[@]}"
     echo "${packages[*]}" >"$at/packages"
 fi
-# Where scripts/cargo.sh put the library that the program is linked with.
+# The folder in which scripts/cargo.sh puts the library of the program.
 export LD_LIBRARY_PATH=${DUCKDB_LIB_DIR:-${CARGO_TARGET_DIR:-$PWD/target}/libduckdb}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}
 exec "$at/bin/python" scripts/bench/bench.py "$@"

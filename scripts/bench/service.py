@@ -11,7 +11,7 @@ import urllib.request
 import measure
 
 KEY = "bench"
-# The service's clock. What was created on its last day is left out of every range, so that nothing waits to settle.
+# The service's clock. No range includes its last day, so that all answers are settled.
 NOW = "2026-01-31T00:00:00Z"
 NOW_MS = 1_769_817_600_000
 DAY_MS = 86_400_000
@@ -42,7 +42,8 @@ class Service:
 
     def cpu_secs(self):
         """What the process has taken until now, all threads."""
-        # The name may hold anything; behind its bracket user and system time are the fields 11 and 12, from 0.
+        # The process name may contain any character. After its closing bracket, user and system
+        # time are fields 11 and 12, counted from 0.
         fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -88,7 +89,7 @@ path = "{'archive' if archive else 'none'}"
         return self
 
     def run(self, *arguments, accepted=(0, 3)):
-        os.sync()  # What the side before has written is not this one's to wait for.
+        os.sync()  # So that this side does not wait for the other side's writes.
         return measure.run([self.program, "--quiet", *arguments], accepted=accepted, cwd=self.folder,
                            env={**os.environ, "STUDYSYNC_API_KEY": KEY})
 

@@ -51,14 +51,14 @@ export class Program {
     return started;
   }
 
-  // A command to its end, which must have this exit code.
+  // Runs a command to its end, which must have this exit code.
   command(args, code, environment = {}) {
     const done = spawnSync(this.#path, args, { cwd: this.folder, env: { ...this.environment, ...environment }, encoding: "utf8" });
     if (done.status !== code) throw new Error(`${args.join(" ")} ended with ${done.status}: ${done.stderr}`);
     return done;
   }
 
-  // The connections to `serve` that are open now; an idle one is closed after ten seconds.
+  // The number of open connections to `serve`; `serve` closes idle ones after ten seconds.
   connections() {
     const port = Number(new URL(this.address).port).toString(16).toUpperCase().padStart(4, "0");
     const lines = readFileSync("/proc/net/tcp", "utf8").split("\n").map((line) => line.trim().split(/\s+/));

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Looks at the status page of `serve` with headless Chromium, as a person does: it follows a run without being loaded again, tells of a failed
-# night, works on a phone, in the dark, by keyboard and without a script, and axe-core finds nothing. Pictures go to a folder.
-# Installs playwright-core and axe-core into a folder that it keeps, and, as root on Debian, Chromium. Usage: run.sh [PROGRAM [FOLDER]]
+# Tests the status page of `serve` with headless Chromium: it follows a run without a reload,
+# reports a failed night, works on a phone, in dark mode, by keyboard and without scripts, and
+# axe-core finds nothing. Writes screenshots to a folder. Installs playwright-core and axe-core into
+# a folder that stays between runs, and, as root on Debian, Chromium.
+# Usage: run.sh [PROGRAM [FOLDER]]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -25,9 +27,9 @@ if ! cmp -s scripts/browser/package.json "$kept/package.json"; then
     (cd "$kept" && mv package.json.new package.json && npm install --no-audit --no-fund --ignore-scripts --silent) ||
         { rm -f "$kept/package.json" && skip "playwright-core and axe-core cannot be had from here"; }
 fi
-# Modules are looked for beside the file.
+# Node looks for modules next to the file.
 cp scripts/browser/*.mjs "$kept/"
 
-# Where scripts/cargo.sh put the library that the program is linked with.
+# The folder in which scripts/cargo.sh puts the library of the program.
 export LD_LIBRARY_PATH=${DUCKDB_LIB_DIR:-${CARGO_TARGET_DIR:-$PWD/target}/libduckdb}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 exec timeout 300 node "$kept/status-page.mjs" "$program" "$(realpath "$pictures")"

@@ -1,4 +1,4 @@
-// What a person sees of the status page. Usage: node status-page.mjs PROGRAM FOLDER
+// Tests the status page as a person sees it. Usage: node status-page.mjs PROGRAM FOLDER
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -13,7 +13,7 @@ const [program, pictures] = process.argv.slice(2);
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core"), "utf8");
 const TOKEN = "status-token-of-the-browser-test";
 const IDLE = 'schedule = "off"\nwake_secs = 1\nflush_secs = 1\n';
-// The run begins with the next minute.
+// The run begins at the next full minute.
 const EVERY_MINUTE = 'schedule = "* * * * *"\njitter_secs = 0\nflush_secs = 1\n';
 const PHONE = { width: 390, height: 844 };
 
@@ -51,7 +51,7 @@ async function test(name, body) {
   await Promise.all(contexts.map((context) => context.close()));
 }
 
-// By its own bindings, which the policy of the page does not concern.
+// Evaluates axe through the debugger, which the page's content security policy does not restrict.
 async function violations(page) {
   await page.evaluate(axe);
   const found = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
@@ -161,7 +161,7 @@ try {
     await page.getByText("Live.").waitFor();
     under.stop();
     await page.getByText("The connection is lost").waitFor({ timeout: 20_000 });
-    // The browser itself writes that it cannot connect.
+    // The browser itself logs that it cannot connect.
     problems.splice(0, problems.length, ...problems.filter((problem) => !/ERR_|Failed to load/.test(problem)));
   });
 } finally {
@@ -201,7 +201,7 @@ try {
   await test("a browser signs in once with the token", async (open, problems) => {
     const { page, answer } = await open(guarded.address);
     assert.equal(answer.status(), 401);
-    // The browser writes the status of the page itself.
+    // The browser itself logs the status of the page.
     problems.splice(0);
     assert.deepEqual(await violations(page), []);
     await picture(page, "sign-in");

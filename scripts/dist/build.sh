@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Makes the packages in dist/: a tarball, a Python wheel, on Debian a .deb, an SBOM, and the checksums of all of them.
-# Without PROGRAM it compiles the program first. Two runs with the same program write the same bytes.
+# Without PROGRAM it compiles the program first. Two runs with the same program write identical
+# files.
 #
-# Usage: build.sh [PROGRAM]      PROGRAM lies beside its libduckdb, or has DuckDB compiled in
+# Usage: build.sh [PROGRAM]      PROGRAM is next to its libduckdb, or has DuckDB compiled in
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . scripts/dist/common.sh

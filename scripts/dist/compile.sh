@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Compiles the program that `make dist` packs: the profile `release`, linked with the pinned libduckdb, and without a path of this
-# machine in it. Its compiler flags differ from those of `make build`, so it has a target folder of its own.
+# Compiles the program that `make dist` packs: with the profile `release`, linked with the pinned
+# libduckdb, and without paths of this machine. Its compiler flags differ from those of `make
+# build`, so it has its own target folder.
 #
 # Usage: compile.sh      prints the path of the program
 set -euo pipefail
@@ -11,7 +12,8 @@ scripts/fetch-libduckdb.sh "$target/libduckdb"
 
 cargo_home=${CARGO_HOME:-$HOME/.cargo}
 sysroot=$(rustc --print sysroot)
-# What panic messages and assertions name: longer paths last, since the last match wins.
+# Replaces paths in panic messages and assertions. Longer paths come last, because the last match
+# wins.
 flags=()
 c_flags=
 remap() {
@@ -23,7 +25,7 @@ remap "$sysroot" /rust
 remap "$PWD" /studysync
 remap "$target" /target
 
-# Compilers of C would date their output by it, and so run again after each commit.
+# C compilers would use it as the date of their output, and run again after each commit.
 unset SOURCE_DATE_EPOCH
 CARGO_ENCODED_RUSTFLAGS=$(IFS=$'\x1f'; printf %s "${flags[*]}")
 export CARGO_ENCODED_RUSTFLAGS

@@ -19,9 +19,9 @@ class Crate:
     repository: str | None
     checksum: str | None
     folder: Path
-    # False: it runs in the build only, and none of it is in the program.
+    # False: used only by the build; the program contains none of it.
     is_in_program: bool = False
-    # True: it is in this repository, under the licence of the program.
+    # True: part of this repository, under the licence of the program.
     is_ours: bool = False
     dependencies: list[str] = field(default_factory=list)
 
@@ -63,7 +63,7 @@ def crates() -> tuple[Crate, list[Crate]]:
     lock = tomllib.loads((ROOT / "Cargo.lock").read_text())["package"]
     checksums = {(package["name"], package["version"]): package.get("checksum") for package in lock}
     root = known["resolve"]["root"]
-    # A procedural macro, and all it needs, runs in the compiler.
+    # Procedural macros and their dependencies run in the compiler.
     macros = {id for id, package in packages.items() if "proc-macro" in package["targets"][0]["kind"]}
     outside = {id: {**node, "deps": []} if id in macros else node for id, node in nodes.items()}
     program = reach(outside, root, {None}) - macros

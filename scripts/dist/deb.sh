@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Packs the staged files as a Debian package into FOLDER: with the units of systemd, a configuration in /etc, and a user of its own.
-# Takes dpkg-deb and dpkg-shlibdeps.
+# Packs the staged files as a Debian package into FOLDER, with systemd units, a configuration in
+# /etc, and its own user. Needs dpkg-deb and dpkg-shlibdeps.
 #
 # Usage: deb.sh STAGE FOLDER
 set -euo pipefail
@@ -21,7 +21,8 @@ install -d "$root/DEBIAN" "$root/usr/lib/systemd/system" "$root/etc/studysync" "
 cp -R "$stage"/* "$root/usr"
 mv "$root/usr/share/zsh/site-functions" "$root/usr/share/zsh/vendor-completions"
 
-# Documents: units are where systemd looks, licences in `copyright`.
+# Removes documents that are elsewhere in the package: systemd reads the units from its own folder,
+# and `copyright` has the licences.
 rm -rf "$documents/systemd" "$documents"/LICENSE*
 install -m 644 packaging/systemd/* "$root/usr/lib/systemd/system"
 install -m 644 packaging/debian/lintian-overrides "$root/usr/share/lintian/overrides/studysync"
@@ -34,7 +35,7 @@ studysync ($package) stable; urgency=medium
  -- $maintainer  $(date -u -R -d "@$SOURCE_DATE_EPOCH")
 END
 gzip -9n "$documents"/{changelog,changelog.Debian,README.md,install.md,sbom.cdx.json,THIRD-PARTY-LICENSES.txt}
-# In this format an empty line of a text is a dot.
+# In this format, a dot stands for an empty line of a text.
 sed 's/^/ /; s/^ $/ ./' LICENSE-MIT >"$work/mit"
 sed -e "/^@MIT@\$/{r $work/mit" -e 'd;}' packaging/debian/copyright.in >"$documents/copyright"
 
@@ -42,7 +43,7 @@ python3 scripts/dist/debian_config.py "$stage/bin/studysync" >"$root/etc/studysy
 echo /etc/studysync/studysync.toml >"$root/DEBIAN/conffiles"
 install -m 755 packaging/debian/{postinst,prerm,postrm} "$root/DEBIAN"
 
-# The packages that have the libraries that both files ask for; our own is in the package.
+# Finds the packages of the libraries that both files need; our own library is in the package.
 mkdir "$work/debian"
 printf 'Source: studysync\n\nPackage: studysync\nArchitecture: any\n' >"$work/debian/control"
 elf=("$root/usr/bin/studysync")

@@ -10,7 +10,8 @@ import tempfile
 from pathlib import Path
 
 STATE = "/var/lib/studysync"
-# Table, key, value of the package. A comment is for those who need it: the timer works without the secret of webhooks.
+# Table, key, value in the package, and prefix. A value with the prefix "# " is commented out: the
+# timer works without the secret of webhooks.
 CHANGES = [
     ("service", "api_key_file", "/etc/studysync/key", ""),
     ("warehouse", "duckdb", f"{STATE}/warehouse/warehouse.duckdb", ""),

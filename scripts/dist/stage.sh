@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Lays out what every package holds, as it lies below /usr or /usr/local: the stripped program, its library, completions and documents.
+# Copies the content of every package into the layout of /usr or /usr/local: the stripped program,
+# its library, completions and documents.
 #
 # Usage: stage.sh PROGRAM FOLDER
 set -euo pipefail

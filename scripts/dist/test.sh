@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Installs each package of dist/ where a user would, and works with it: without the environment of the build, and with the folder
-# that it was built in out of sight. A part that needs what this machine has not says SKIPPED.
+# Installs each package of dist/ as a user would, and uses it: without the environment of the build,
+# and with the build folder hidden. A part whose tools are missing on this machine prints SKIPPED.
 #
-# Usage: test.sh [PART ...]      tarball wheel sbom deb container; all of them if none is named
+# Usage: test.sh [PART ...]      tarball wheel sbom deb container; all of them by default
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . scripts/dist/common.sh
 
-# A mount namespace of our own, in which the build does not exist: no path to it helps a program that is handed on.
+# A separate mount namespace hides the build folder, so that the packed program cannot use it.
 if [ -z "${STUDYSYNC_DIST_HIDDEN:-}" ] && [ "$system" = linux ]; then
     export STUDYSYNC_DIST_HIDDEN=yes
-    # Root of a user namespace can mount, and cannot install a Debian.
+    # Root of a user namespace can mount, but cannot install a Debian system.
     if [ "$(id -u)" = 0 ]; then export STUDYSYNC_DIST_ROOT=yes; fi
     rights=$([ "$(id -u)" = 0 ] || echo --map-root-user)
     # shellcheck disable=SC2086
@@ -27,13 +27,13 @@ work=$(mktemp -d)
 trap 'rm -rf --one-file-system "$work"' EXIT
 (cd "$dist" && sha256sum --quiet --check SHA256SUMS)
 
-# In a clean environment: no variable of the build's, a home of its own.
+# A clean environment: no variables of the build, and a separate home folder.
 clean() {
     mkdir -p "$work/home"
     env -i PATH=/usr/bin:/bin HOME="$work/home" TMPDIR="$work" "$@"
 }
 
-# The program syncs from a sandbox of its own, and the rows are there.
+# The program syncs from its own sandbox, and the rows are there.
 syncs() {
     clean "$tests/sync.sh" "$@"
 }
@@ -44,7 +44,7 @@ test_tarball() {
     tar -xzf "$dist"/studysync-*.tar.gz -C "$place"
     name=$(ls "$place")
     syncs "$place/$name/bin/studysync"
-    # Onto a prefix, as the page on installing says; and by a link from elsewhere.
+    # Installed to a prefix, as the page on installing says, and called through a link elsewhere.
     tar -xzf "$dist"/studysync-*.tar.gz -C "$work/usr-local" --strip-components=1
     ln -s "$work/usr-local/bin/studysync" "$work/link"
     clean "$work/link" --version
@@ -60,7 +60,8 @@ test_wheel() {
     clean "$work/venv/bin/python" -m studysync --version
     clean "$work/venv/bin/pip" uninstall --quiet --yes studysync
     [ -z "$(find "$work/venv" -name '*studysync*' -o -name 'libduckdb*')" ]
-    # Somebody else's reading of the platform tag. What it says of the bare tag is about the library's folder, which it does not know.
+    # Checks the platform tag with another tool. Its result for the bare tag ignores the folder of
+    # the library.
     local tag=${wheel##*-none-}
     if python3 -m pip install --quiet --target "$work/auditwheel" auditwheel >/dev/null 2>&1; then
         PYTHONPATH=$work/auditwheel python3 -m auditwheel show "$wheel" | tr '\n' ' ' \

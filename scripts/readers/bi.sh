@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Reads a DuckDB file as BI tools do: with the SQLAlchemy dialect that Superset uses, and with Evidence's connector. What cannot be
-# installed from here is skipped, and said. Usage: bi.sh FILE (the copy that `publish` names, or the warehouse)
+# Reads a DuckDB file as BI tools do: with the SQLAlchemy dialect of Superset, and with Evidence's
+# connector. A reader that cannot be installed is skipped, with a message.
+# Usage: bi.sh FILE (the copy that `publish` names, or the warehouse)
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 file=$(realpath "$1")

@@ -1,4 +1,5 @@
-// Reads a DuckDB file with Evidence's own connector, as docs/bi/evidence.md sets it up: the file lies in the folder of the source.
+// Reads a DuckDB file with Evidence's own connector, as docs/bi/evidence.md sets it up: the file is
+// in the folder of the source.
 const assert = require('node:assert');
 const fs = require('node:fs');
 const os = require('node:os');

@@ -16,7 +16,7 @@ from nbclient import NotebookClient
 PROGRAM, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2])
 NOTEBOOK = pathlib.Path("examples/answers.ipynb")
 WANTED = "export"
-# What the notebook calls a table, and the same numbers from the tables themselves.
+# The names of the notebook's tables, and SQL that computes the same numbers from the warehouse.
 STANDS = "deleted_at IS NULL AND _vanished_at IS NULL"
 QUESTIONS = {
     "came_in": f"""

@@ -21,9 +21,9 @@ TABLES = {
     for table in json.loads((FOLDER / "schema.json").read_text())
     if table["kind"] not in ("view", "macro")
 }
-# A zone far from UTC, in which a day begins at another moment: no answer may depend on it.
+# A zone far from UTC, in which a day begins at another time. No result may depend on the zone.
 ZONE = "America/St_Johns"
-# What a column of the contract is to each reader. Text is also what holds JSON.
+# The type of a contract's column in each reader. JSON is also text.
 KINDS = {
     "text": "text", "json": "text", "bigint": "bigint", "double": "double", "boolean": "boolean",
     "timestamp": "timestamp", "bigint_list": "bigint_list",
@@ -39,7 +39,7 @@ def is_partitioned(table):
     return not (PARQUET / table / "data.parquet").exists()
 
 
-# --- DuckDB: the sums are its own -----------------------------------------------------------------------------------------------
+# --- DuckDB: computes the sums itself -------------------------------------------------------------
 
 def sum_of(kind, name):
     column = f'"{name}"'
@@ -72,7 +72,7 @@ def from_duckdb_row(table, row):
     facts = {"rows": int(row[0])}
     for at, name in enumerate(TABLES[table]):
         kind, count, total = row[1 + 3 * at: 4 + 3 * at]
-        # An empty table has no value whose type could be asked.
+        # An empty table has no value that has a type.
         facts[name] = (DUCKDB_KINDS.get(kind, kind) if kind else None, int(count), number(total))
     return facts
 
@@ -107,7 +107,7 @@ def duckdb_command_line(table):
     return from_duckdb_row(table, next(csv.reader([done.stdout.strip()])))
 
 
-# --- what ends as an Arrow table: the sums are pyarrow's ---------------------------------------------------------------------
+# --- readers that return Arrow tables: pyarrow computes the sums ----------------------------------
 
 def arrow_kind(column_type):
     import pyarrow.types as types
@@ -127,7 +127,7 @@ def from_arrow(table, found):
     for name in TABLES[table]:
         column = found.column(name)
         kind = arrow_kind(column.type)
-        # pyarrow has no kernels for views of strings, in which DataFusion answers.
+        # DataFusion returns string views, for which pyarrow has no kernels.
         values = (column.cast(pa.large_string()) if kind == "text" else column).drop_null()
         if kind == "text":
             total = pc.sum(pc.binary_length(values)).as_py()
@@ -158,7 +158,7 @@ def pandas(table):
     import pandas as pd
     import pyarrow as pa
     source = PARQUET / table if is_partitioned(table) else files(table)[0]
-    # As most people read it: it must open, and its times must know that they are UTC.
+    # The usual way to read: it must work, and the times must be in UTC.
     plain = pd.read_parquet(source)
     for name, kind in TABLES[table].items():
         if kind == "timestamp" and plain[name].notna().any():
@@ -176,7 +176,7 @@ def datafusion(table):
     import datafusion as df
     import pyarrow as pa
     context = df.SessionContext()
-    # The name of a folder is column=day.
+    # The folders are named column=day.
     names = {folder.name.split("=")[0] for folder in (PARQUET / table).iterdir()} if is_partitioned(table) else ()
     partitions = [(name, pa.string()) for name in names]
     source = str(PARQUET / table) + "/" if is_partitioned(table) else files(table)[0]
@@ -184,7 +184,7 @@ def datafusion(table):
     return from_arrow(table, context.sql(f'SELECT * FROM "{table}"').to_arrow_table())
 
 
-# --- Spark: the sums are its own -------------------------------------------------------------------------------------------------
+# --- Spark: computes the sums itself --------------------------------------------------------------
 
 SPARK = None
 
@@ -197,7 +197,8 @@ def spark(table):
         builder = builder.config("spark.sql.session.timeZone", ZONE).config("spark.driver.bindAddress", "127.0.0.1")
         SPARK = builder.config("spark.driver.host", "127.0.0.1").config("spark.sql.shuffle.partitions", "1").getOrCreate()
         SPARK.sparkContext.setLogLevel("ERROR")
-    # `_run_id` and its like are columns, not hidden files: only file names that begin so are left out.
+    # `_run_id` and similar names are columns, not hidden files: only file names with this prefix
+    # are ignored.
     frame = SPARK.read.parquet(str(PARQUET / table) if is_partitioned(table) else files(table)[0])
     kinds = {"string": "text", "bigint": "bigint", "double": "double", "boolean": "boolean", "timestamp": "timestamp",
              "array<bigint>": "bigint_list"}

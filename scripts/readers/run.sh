@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Fills both warehouses from the sandbox and reads them with the readers that people have, in the versions below: DuckDB (Python and
-# command line, this major version and the one before), pandas, pyarrow, Polars, DataFusion and Spark. Installs them into a folder
-# that it keeps; Spark needs a Java runtime, which it installs as root on Debian. Usage: run.sh [PROGRAM]
+# Fills both warehouses from the sandbox and reads them with common readers, in the versions below:
+# DuckDB (Python and command line, this major version and the one before), pandas, pyarrow, Polars,
+# DataFusion and Spark. Installs them into a folder that stays between runs. Spark needs a Java
+# runtime, which the script installs as root on Debian.
+# Usage: run.sh [PROGRAM]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -21,7 +23,7 @@ if ! command -v java >/dev/null; then
     apt-get install -y -qq default-jre-headless >/dev/null || { apt-get update -qq && apt-get install -y -qq default-jre-headless; } >/dev/null
 fi
 
-# Where scripts/cargo.sh put the library that the program is linked with.
+# The folder in which scripts/cargo.sh puts the library of the program.
 export LD_LIBRARY_PATH=${DUCKDB_LIB_DIR:-${CARGO_TARGET_DIR:-$PWD/target}/libduckdb}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export STUDYSYNC_API_KEY=readers
 "$program" sandbox --api-key "$STUDYSYNC_API_KEY" --responses 20000 --days 100 --hostile-share 0.02 --listen 127.0.0.1:0 >"$work/sandbox.log" 2>&1 &
@@ -44,7 +46,8 @@ TOML
 
 "$kept/current/bin/python" scripts/readers/read.py current "$work"
 "$kept/previous/bin/python" scripts/readers/read.py previous "$work"
-# What people copy from examples/: the notebook, the questions over Parquet alone, and the dbt project with its documentation.
+# The files that users copy from examples/: the notebook, the queries over Parquet only, and the dbt
+# project with its documentation.
 "$kept/current/bin/python" scripts/readers/notebook.py "$program" "$work"
 sed "s#'warehouse-parquet'#'$work/parquet'#" examples/parquet_views.sql | cat - examples/questions.sql |
     "$kept/current/bin/duckdb" -bail -batch >"$work/questions.txt"

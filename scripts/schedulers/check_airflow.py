@@ -10,7 +10,8 @@ import sys
 
 from scenes import CODES, Scenes, check
 
-# Exit code of the run: the states of `sync` and `needs_a_look`, and how often `sync` was tried.
+# By exit code of the run: the states of `sync` and `needs_a_look`, and the number of tries of
+# `sync`.
 EXPECTED = {
     0: ("success", "skipped", 1),
     1: ("failed", "upstream_failed", 4),

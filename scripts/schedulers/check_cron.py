@@ -67,11 +67,11 @@ def with_the_daemon(scenes, crontabs, folders):
     mailer = scenes.root / "sendmail"
     mailer.write_text(f'#!/bin/sh\nfor to; do :; done\ncat >"{mails}/$to.part"\nmv "{mails}/$to.part" "{mails}/$to"\n')
     mailer.chmod(0o755)
-    # The daemon dies with this script, however that ends.
+    # The daemon ends with this script, even if the script is killed.
     command = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", BOOT]
     daemon = subprocess.Popen(command, env={"ROOT": str(scenes.root), "PATH": os.environ["PATH"]}, stderr=subprocess.PIPE, text=True)
     scenes.processes.append(daemon)
-    # A job without a mail has ended when its log is there.
+    # A job that sends no mail has ended when its log exists.
     awaited = [mails / name if EXPECTED[name] else folders[name] / "sync.log" for name in crontabs]
     ends_at = time.monotonic() + 150
     while not all(path.exists() for path in awaited):
@@ -83,7 +83,7 @@ def with_the_daemon(scenes, crontabs, folders):
     return {name: (mails / name).read_text().split("\n\n", 1)[1] if (mails / name).exists() else "" for name in crontabs}
 
 
-# What must be in the mail; "" is: no mail at all.
+# The text that the mail must contain; "" means no mail.
 EXPECTED = {
     "code-0": "", "code-5": "", "code-6": "",
     "code-1": "The nightly run failed 4 times",
@@ -116,7 +116,8 @@ def main():
             check(expected in mail if expected else mail == "", f"{name}: the mail is {mail!r} and not {expected!r}")
         check(runs(folders["code-1"]) == [1, 1, 1, 1], f"attempts after failures: {runs(folders['code-1'])}")
         check(runs(folders["code-4"]) == [4], "a refused key was tried again")
-        # A user's own crontab, for a healthy warehouse: the night is silent, and so is the alert.
+        # A user's own crontab and a healthy warehouse: neither the nightly run nor the alert sends
+        # a mail.
         folder = scenes.folder(0)
         mails = [as_cron_does(*job) for job in jobs(install(scenes, folder))]
         check(mails == ["", ""] and runs(folder) == [0], f"a healthy night is mailed: {mails}")

@@ -11,8 +11,8 @@ from dagster import DagsterEventType, DagsterInstance
 
 from scenes import CODES, RESPONSES, Scenes, check
 
-# Exit code of the run: whether Dagster's run succeeds, whether the asset is materialized, what the check says, and how often the
-# step was tried.
+# By exit code of the run: whether Dagster's run succeeds, whether the asset is materialized, the
+# result of the check, and the number of tries of the step.
 EXPECTED = {
     0: (True, True, True, 1),
     1: (False, False, None, 4),

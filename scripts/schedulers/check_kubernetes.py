@@ -17,7 +17,8 @@ from scenes import CODES, EXAMPLES, Scenes, check
 FILE = EXAMPLES / "kubernetes" / "studysync.yaml"
 # The oldest version in which podFailurePolicy is stable, and the newest whose schema is known.
 VERSIONS = ("1.31", kubernetes_validate.latest_version())
-# Exit code of the run: the container's, what the Job does then, and the termination message.
+# By exit code of the run: the container's exit code, the reaction of the Job, and the termination
+# message.
 EXPECTED = {
     0: (0, "succeeds", ""),
     1: (1, "tries again", ""),
@@ -83,7 +84,8 @@ def run_the_night(scenes, job):
         check(done.returncode == exit_code, f"exit code {code}: the container ended with {done.returncode}\n{done.stdout}")
         check(what_the_job_does(job, done.returncode) == then, f"exit code {code}: the Job {what_the_job_does(job, done.returncode)}")
         check(said in message(folder) and bool(said) == bool(message(folder)), f"exit code {code}: the message is {message(folder)!r}")
-    # The end of a pod: the run is told, ends in order, and the container's exit code is the run's.
+    # A pod is stopped: the run receives the signal and ends in order, and the container has the
+    # run's exit code.
     folder = scenes.folder(0)
     config = folder / "studysync.toml"
     config.write_text(config.read_text().replace(scenes.address("healthy"), scenes.address("slow")))

@@ -19,7 +19,8 @@ from scenes import CODES, EXAMPLES, Scenes, check
 
 UNITS = EXAMPLES / "systemd"
 PACKAGED = EXAMPLES.parent / "packaging/systemd"
-# Exit code of the run: how the unit takes it, the subject of the mail, and what the mail quotes. No subject is no mail.
+# By exit code of the run: the result of the unit, the subject of the mail, and its quoted text. No
+# subject means no mail.
 EXPECTED = {
     0: ("success", "", ""),
     1: ("failed", "failed: exit-code, exit status 1", "FAILED themes"),
@@ -29,12 +30,12 @@ EXPECTED = {
     5: ("success", "", ""),
     6: ("success", "", ""),
 }
-# journalctl as far as tell.sh uses it, and a mailer that keeps what it gets.
+# A journalctl with the options that tell.sh uses, and a mailer that stores its input.
 JOURNALCTL = """#!/bin/sh
 for wanted; do :; done
 [ "$wanted" = _SYSTEMD_INVOCATION_ID=one ] && cat "$JOURNAL"
 """
-# A pause that is over at once, and is written down.
+# A sleep that records its argument and returns at once.
 SLEEP = """#!/bin/sh
 echo "$1" >>"$PAUSES"
 """
@@ -66,7 +67,7 @@ def analyze(scenes):
         units = sorted(path.name.replace("@", "@x") for path in folder.glob("studysync*"))
         environment = {**os.environ, "SYSTEMD_UNIT_PATH": f"{folder}:"}
         done = subprocess.run(["systemd-analyze", "verify", "--man=no", *units], env=environment, capture_output=True, text=True)
-        # It complains about other units of the machine as well.
+        # systemd-analyze also reports other units of the machine.
         problems = [line for line in done.stderr.splitlines() if "studysync" in line]
         check(not problems, "systemd-analyze verify:\n" + "\n".join(problems))
         count += len(units)
@@ -125,7 +126,7 @@ def check_week(folder):
                 starts = [night - 2 * hour + 600 * number for number in range(by_hand)] + [night]
                 for at in starts:
                     if at < busy_until and at != night:
-                        # A start of a unit that is at work is no other start.
+                        # Starting a unit that is already active does not count as a start.
                         continue
                     is_accepted = limit.accepts(at)
                     check(is_accepted or at != night, f"{folder.parent.name}: systemd refuses a night after {by_hand} starts by hand")

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Runs what examples/ has for schedulers with the real program and the sandbox, and provokes each exit code: cron (the real daemon,
-# where root can install it), systemd (units verified, commands run), Kubernetes (schemas, commands run), Airflow and Dagster (both
-# for real, in the versions below). Installs them into a folder that it keeps. Usage: run.sh [PROGRAM]
+# Runs the scheduler examples of examples/ with the real program and the sandbox, and provokes each
+# exit code: cron (the real daemon, if root can install it), systemd (units verified, commands run),
+# Kubernetes (schemas, commands run), Airflow and Dagster (both real, in the versions below).
+# Installs them into a folder that stays between runs. Usage: run.sh [PROGRAM]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -12,7 +13,7 @@ trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
 
 . scripts/python-environment.sh
 
-check() { # NAME ENVIRONMENT: what it says is shown where it fails; else its last lines
+check() { # NAME ENVIRONMENT: prints the output of a failed check, or else its last lines
     local python=$kept/$2/bin/python
     if [ "$2" = - ]; then python=python3; fi
     if "$python" "scripts/schedulers/check_$1.py" "$program" >"$work/$1.log" 2>&1; then
@@ -23,7 +24,7 @@ check() { # NAME ENVIRONMENT: what it says is shown where it fails; else its las
     fi
 }
 
-# Where scripts/cargo.sh put the library that the program is linked with.
+# The folder in which scripts/cargo.sh puts the library of the program.
 export LD_LIBRARY_PATH=${DUCKDB_LIB_DIR:-${CARGO_TARGET_DIR:-$PWD/target}/libduckdb}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export PYTHONDONTWRITEBYTECODE=1
 
@@ -31,7 +32,7 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! { command -v cron &&
     install() { timeout 120 apt-get install -y -qq --no-install-recommends cron logrotate >/dev/null 2>&1; }
     install || { timeout 120 apt-get update -qq >/dev/null 2>&1 && install; } || echo "cron cannot be installed from here" >&2
 fi
-# cron waits for the next full minute: meanwhile the others run.
+# cron waits for the next full minute; the others run meanwhile.
 check cron - &
 cron=$!
 installed kubernetes kubernetes-validate==1.37.0

@@ -20,21 +20,22 @@ import time
 
 KEY = "scheduler-test-key"
 HOUR_MS = 3_600_000
-# How many the service has.
+# The number of responses in the service.
 RESPONSES = 300
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
 CODES = (0, 1, 2, 3, 4, 5, 6)
 
-# What the service does for an exit code; all other codes meet a healthy service.
+# The service's behaviour for an exit code; all other codes use a healthy service.
 SERVICES = {
     "healthy": [],
-    # Every window of themes is refused: the run fails, and keeps the rest.
+    # The service refuses every window of themes: the run fails, and stores the other streams.
     "refusing": ["--faults", json.dumps({"server_error": {"when": {"probability": 1, "path": "/v1/themes"}, "status": 422}})],
-    # Records with unknown fields, which the configuration below sets aside as rejects: somebody must look at them.
+    # Records with unknown fields, which the configuration below turns into rejects that need a
+    # look.
     "rejects": ["--hostile-share", "0.2"],
-    # Each request takes longer than a test waits: a run that holds the lease.
+    # Each request takes longer than a test: the run keeps the lease.
     "slow": ["--latency-ms", "50000"],
-    # Come back in five hours: longer than any run may wait.
+    # The service sends a `Retry-After` of five hours, longer than any run may wait.
     "limited": [
         "--faults", json.dumps({"too_many_requests": {"when": {"probability": 1}, "retry_after": {"wait_ms": 5 * HOUR_MS}}}),
     ],
@@ -44,10 +45,10 @@ SERVICE_OF = {1: "refusing", 3: "rejects", 5: "slow", 6: "limited"}
 
 class Scenes:
     def __init__(self, program):
-        # A check that is told to end still ends what it started.
+        # A check that is terminated still stops the processes that it started.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
         self.root = pathlib.Path(tempfile.mkdtemp(prefix="studysync-schedulers-"))
-        # Units with User= must reach the folders.
+        # Units with User= must be able to enter the folders.
         self.root.chmod(0o755)
         self.program = pathlib.Path(program).resolve()
         self.bin = self.root / "bin"
@@ -90,7 +91,8 @@ class Scenes:
         lines = [
             "[service]", f'base_url = "{address}"', f'api_key_file = "{folder}/key"',
             "[warehouse]", f'duckdb = "{folder}/warehouse.duckdb"', "[state]", f'path = "{folder}/studysync-state/checkpoints.sqlite"',
-            # A run leaves no answer to the next run: at any time of the day it stores what the service has.
+            # A run leaves no answers to the next run: at any time of the day it stores all of the
+            # service's answers.
             "[streams.responses]", "settle_secs = 0", "no_such_key = true" if code == 2 else "",
             "[streams.responses.drift]", 'unknown_fields = "discard_row"',
         ]
@@ -131,7 +133,7 @@ def check(holds, what):
 
 
 if __name__ == "__main__":
-    # The scenes themselves: each ends as it says.
+    # Tests the scenes themselves: each ends with its exit code.
     with Scenes(sys.argv[1]) as scenes:
         for code in CODES:
             began = time.monotonic()

@@ -18,7 +18,7 @@ class Setting:
     big_rows: int
     threads: int
     folder: pathlib.Path
-    # What the sandbox's data is like: "smooth" or "rough".
+    # The kind of the sandbox's data: "smooth" or "rough".
     data: str = "smooth"
 
     def days(self):
@@ -38,7 +38,7 @@ class Setting:
             sys.exit(f"{other} has {rows} rows, studysync {ours}")
 
 
-# Measured on smooth and on rough data.
+# These run once for smooth and once for rough data.
 ALL = {
     "memory": backfill.memory,
     "wide": backfill.wide,
@@ -52,5 +52,5 @@ ALL = {
     "windows": windows.measure_windows,
     "compare": compare.measure_others,
 }
-# Measured on both at once.
+# These measure both kinds together.
 BOTH = {"backfill": backfill.without_flags, "flags": backfill.with_all_flags}

@@ -19,7 +19,7 @@ SELECT question_id, answer_number::BIGINT AS value, count(*) AS answers, count(*
 FROM responses
 WHERE question_type = 'LIKERT' AND survey_id = {survey} AND answer_number = floor(answer_number) AND deleted_at IS NULL AND _vanished_at IS NULL
 GROUP BY question_id, value ORDER BY question_id, value"""
-# Queries are short: each round asks so many times.
+# Queries are short, so each round repeats them.
 TIMES = 5
 
 

@@ -15,7 +15,7 @@ from . import floor as floors
 
 MIB = 2**20
 PAGE_ROWS = 1000
-# What the whole process may take, by what it asks for.
+# The limit of the process's peak memory, by the flags that it requests.
 PEAK_MIB = {"flags off": 512, "all flags": 768}
 WAREHOUSES = {
     "duckdb": ("DuckDB", "read_json", "typed `read_json` of saved pages"),
@@ -157,7 +157,8 @@ def memory(setting, table):
                       f"{large.wall_secs:.1f} s", f"{small.wall_secs:.1f} s"))
 
 
-# Bytes of text in a record, and how many records are loaded: about 600 MB of JSON each, but for the short ones.
+# Bytes of text in a record, and the number of records: about 600 MB of JSON each, except for the
+# short ones.
 WIDTHS = {"short": (0, 400_000), "30 KiB": (30 * 1024, 16_000), "304 KiB": (304 * 1024, 2_000), "1 MiB": (MIB, 600)}
 LIMITS_MIB = (256, 512, 1024)
 

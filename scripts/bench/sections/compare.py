@@ -53,7 +53,8 @@ def sides_of(setting, service, python, flags):
         return run
 
     loads = {}
-    # Once before the rounds: every second round begins with dlt, whose rows are held against ours.
+    # Runs once before the rounds, because every second round begins with dlt, whose rows are
+    # compared with ours.
     for destination in ("duckdb", "parquet"):
         ours(destination)()
     return {

@@ -6,7 +6,7 @@ from results import Row
 from sections import floor as floors
 from service import Side, days_of
 
-# What is "close to one rewrite": a rewrite, a search of every file, and some.
+# The limit of "close to one rewrite": a rewrite, a search of every file, and some slack.
 CLOSE = 1.5
 
 

@@ -9,13 +9,15 @@ from service import Side, days_of, report_of
 
 LATENCY_MS = 200
 LIMIT_PER_SEC = 50
-# What the service admits at once. As many requests are under way at this latency, if the limit is used.
+# The number of requests that the service accepts at once. With this latency, a client that uses the
+# full rate has as many in flight.
 BURST = LIMIT_PER_SEC * LATENCY_MS // 1000
-# More are allowed than needed, so that the program has to choose.
+# More than needed, so that the program itself must choose the number of requests in flight.
 ALLOWED = 32
-# The share of the run, at its start and at its end, in which a rate is still learned or windows run out.
+# The share of the run, at its start and its end, in which the rate is still learned or few windows
+# are left.
 EDGE_SHARE = 0.2
-# A run of a minute: what it takes to learn a rate does not grow with it.
+# A run of a minute. The time to learn a rate does not depend on the length of the run.
 ROWS = 3_000_000
 
 
@@ -23,8 +25,8 @@ def measure_latency(setting, table):
     arguments = ["--latency-ms", str(LATENCY_MS), "--rate-limit", str(LIMIT_PER_SEC), "--burst", str(BURST)]
     with setting.service(ROWS, days_of(ROWS), *arguments) as service:
         side = Side(setting.program, setting.folder / "latency", service).clear()
-        # The first run learns the rate. The second begins with it, as every night after the first does: its warehouse is gone, and so
-        # it has to pull everything again.
+        # The first run learns the rate. The second run begins with it, as each later night does.
+        # Its warehouse is deleted, so it pulls everything again.
         for name in ("first", "second"):
             service.control("DELETE", "log")
             (side.folder / "warehouse.duckdb").unlink(missing_ok=True)
@@ -41,7 +43,8 @@ def add(table, name, cost, log):
     steady = [entry for entry in answered if begun + EDGE_SHARE * length <= entry["arrived_us"] <= ended - EDGE_SHARE * length]
     rate = len(steady) / (length * (1 - 2 * EDGE_SHARE) / 1e6)
     in_flight, at_any_time = (max(entry["in_flight"] for entry in entries) for entries in (steady, log))
-    # A request takes the latency and what the service needs for its page. So many are under way if the limit is used, and whole ones.
+    # A request takes the latency plus the service's time for its page. A client that uses the full
+    # rate has this many in flight, rounded up.
     took_ms = statistics.mean((entry["completed_us"] - entry["arrived_us"]) / 1000 for entry in answered)
     needed = math.ceil(LIMIT_PER_SEC * took_ms / 1000)
     refused = sum(entry["status"] == 429 for entry in log)

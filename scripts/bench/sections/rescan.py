@@ -18,7 +18,7 @@ def measure_rescan(setting, table):
             loads, scans, written = [], {0: [], **{edits: [] for edits in EDITS}}, 0
             for at in range(setting.rounds):
                 loads.append(side.first_load())
-                side.run("sync", "--json")  # What lies between the backfill's end and now.
+                side.run("sync", "--json")  # Pulls the time from the backfill's end until now.
                 for edits, costs in scans.items():
                     if edits:
                         service.control("POST", "changes", {"seed": at, "edits": edits})

@@ -11,7 +11,7 @@ from service import DAY_MS, NOW_MS, Side, report_of
 
 ROUNDS_MIN = 11
 GOAL_MS = 50
-# An idle `sync` looks at the last days up to where answers have settled.
+# An idle `sync` scans the last days, up to the end of settled answers.
 LOOKBACK_MS = 3 * DAY_MS
 SETTLE_MS = 10 * 60 * 1000
 

@@ -4,10 +4,10 @@ import measure
 from results import Row
 from service import Side, days_of, report_of
 
-# Smaller pages make more windows of the same rows: a window has some tens of pages.
+# With smaller pages, the same rows have more windows: a window has some tens of pages.
 ROWS = 100_000
 PAGE_ROWS = [10, 1]
-# Twice the work may cost so much more than twice.
+# Twice the work may cost at most twice as much, times this factor.
 STEEPER_MAX = 1.1
 
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes a folder with a minimal Debian of the release that this machine has, and some packages. Takes root and debootstrap.
+# Makes a folder with a minimal Debian of this machine's release, and some packages. Needs root and
+# debootstrap.
 #
 # Usage: base.sh FOLDER PACKAGE...
 set -euo pipefail

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Checks packaging/Containerfile where no container engine is: lints it, does its steps in folders that stand for its images, and starts
-# what comes out as an engine would: as process 1 of namespaces of its own, not as root, on a root that cannot be written to.
-# With a tarball of `make dist`, its files stand for what the first stage builds; without one that stage is done as well. Takes root and
+# Checks packaging/Containerfile without a container engine. Lints the file, executes its steps in
+# folders in place of images, and starts the result as an engine would: as process 1 of separate
+# namespaces, not as root, on a read-only root. With a tarball of `make dist`, its files replace the
+# output of the first stage; without one, the first stage is executed as well. Needs root and
 # debootstrap.
 #
 # Usage: STUDYSYNC_DIST_ROOT=yes container.sh [TARBALL]
@@ -26,7 +27,7 @@ if [ -z "${STUDYSYNC_DIST_ROOT:-}" ] || ! command -v debootstrap >/dev/null; the
     exit 0
 fi
 
-# The images that the file begins with: this machine, which has Rust, and a minimal Debian.
+# The base images of the file: this machine, which has Rust, and a minimal Debian.
 mkdir -p "$work/builder"
 if [ -n "$tarball" ]; then
     mkdir -p "$work/builder/out"
@@ -40,6 +41,6 @@ fi
 "$tests/base.sh" "$work/image"
 python3 "$tests/containerfile.py" build ${stages[@]+"${stages[@]}"} packaging/Containerfile "$work/builder" "$work/image"
 
-# A network of its own, in which there is nothing but the sandbox and the container.
+# A separate network with only the sandbox and the container.
 python3 "$tests/containerfile.py" describe packaging/Containerfile >"$work/description"
 unshare --net --mount --propagation private "$tests/container_run.sh" "$work/image" "$work/description"

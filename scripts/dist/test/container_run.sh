@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Starts the folder of an image as an engine does with --read-only, and looks: syncs, health, and the end by SIGTERM as process 1.
-# Runs in a network and a mount namespace of its own (container.sh).
+# Starts the folder of an image as an engine does with --read-only, and checks syncs, health, and
+# the end by SIGTERM as process 1. Runs in a separate network and mount namespace (container.sh).
 #
 # Usage: container_run.sh IMAGE DESCRIPTION
 set -euo pipefail
@@ -12,12 +12,12 @@ user='' group='' workdir='' volume=''
 ip link set lo up
 
 started=()
-# A container dies with the process that started it.
+# A container ends with the process that started it.
 end() { [ "${#started[@]}" = 0 ] || kill -KILL "${started[@]}" 2>/dev/null || true; }
 trap end EXIT
 fail() { echo "failed: $*"; exit 1; }
 
-# The root cannot be written to, but for a volume and a /tmp in memory.
+# The root is read-only, except for a volume and a /tmp in memory.
 data=$(mktemp -d)
 chown "$user:$group" "$data"
 mount --bind "$image" "$image"
@@ -27,12 +27,13 @@ mount -t tmpfs none "$image/tmp"
 mount --rbind /dev "$image/dev"
 if touch "$image/usr/x" 2>/dev/null; then fail "the root can be written to"; fi
 
-# One container: process 1 of its own processes, as the user of the image. `started` is the process that an engine would signal.
+# Starts a container: process 1 of its own process namespace, as the user of the image. `started` is
+# the process that an engine would signal.
 in_image() { exec unshare --pid --fork --kill-child --mount-proc="$image/proc" \
     chroot --userspec="$user:$group" --groups= "$image" \
     env -i "${variables[@]}" STUDYSYNC_API_KEY=sandbox-key STUDYSYNC_WEBHOOK_SECRET=a-secret sh -c "cd $workdir && exec \"\$@\"" sh "$@"; }
 run() { (in_image "${entrypoint[@]}" "$@"); }
-# The first process of the container, as seen from here.
+# Returns the first process of the container, as a process of this machine.
 first_of() {
     for _ in $(seq 100); do
         found=$(pgrep -P "$1" -x studysync || true)

@@ -14,7 +14,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# Instructions that change the description of the image alone.
+# Instructions that change only the metadata of the image.
 DESCRIBING = {"VOLUME", "EXPOSE", "STOPSIGNAL", "ENTRYPOINT", "CMD", "HEALTHCHECK"}
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 
@@ -95,7 +95,7 @@ class Builder:
         lent = ["etc/resolv.conf", "etc/apt/apt.conf.d", "proc", "dev"]
         mounts = [f"mount --rbind /{name} {shlex.quote(str(folder / name))}" for name in lent if (folder / name).exists()]
         command = " && ".join([*mounts, f"exec chroot {shlex.quote(str(folder))} /bin/sh -c {shlex.quote(script)}"])
-        # A machine whose Rust is not where the image has it.
+        # On this machine Rust may be in another folder than in the image.
         for name in ("CARGO_HOME", "RUSTUP_HOME"):
             if name in os.environ:
                 environment = {**environment, name: os.environ[name]}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs, uses, upgrades, removes and purges the package in a Debian of its own, in which systemd runs as on a machine.
-# Takes root, debootstrap and systemd-nspawn. lintian reads the package where it is installed.
+# Installs, uses, upgrades, removes and purges the package in a separate Debian, in which systemd
+# runs. Needs root, debootstrap and systemd-nspawn. lintian checks the package if it is installed.
 #
 # Usage: STUDYSYNC_DIST_ROOT=yes deb.sh PACKAGE
 set -euo pipefail
@@ -42,7 +42,7 @@ TimeoutStartSec=300
 WantedBy=default.target
 END
 ln -s ../inside.service "$machine/etc/systemd/system/multi-user.target.wants/inside.service"
-# The journal is for whoever looks for a reason.
+# Prints the journal, to help find the cause of a failure.
 timeout 400 systemd-nspawn --quiet --directory "$machine" --machine "studysync-$$" --boot --register=no --keep-unit \
     --private-network --console=pipe >"$work/boot" 2>&1 </dev/null || true
 if ! grep -q '^the package works$' "$machine/root/told" 2>/dev/null; then

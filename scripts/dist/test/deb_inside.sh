@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What an administrator does with the package, from the installation to the purge. Runs as root in a machine of its own (deb.sh).
+# Does with the package what an administrator does, from installation to purge. Runs as root in a
+# separate machine (deb.sh).
 set -euo pipefail
 trap 'journalctl --no-pager -u "studysync*" >/root/journal 2>&1' EXIT
 cd /root

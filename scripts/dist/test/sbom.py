@@ -17,7 +17,7 @@ assert problem is None, problem
 
 bom = json.loads(text)
 lock = tomllib.loads((Path(__file__).parents[3] / "Cargo.lock").read_text())["package"]
-# What is in this repository comes from no registry, so nothing pins it.
+# Crates of this repository come from no registry, so Cargo.lock has no checksum for them.
 ours = {package["name"] for package in lock if "source" not in package}
 pinned = {
     (package["name"], package["version"]): [{"alg": "SHA-256", "content": package["checksum"]}]

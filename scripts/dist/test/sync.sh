@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A first sync with an installed program, from a sandbox of its own. The library must be the one that was installed with it.
+# Runs a first sync with an installed program, from its own sandbox. The program must load the
+# library that was installed with it.
 #
 # Usage: sync.sh PROGRAM
 set -euo pipefail
@@ -28,7 +29,7 @@ for _ in $(seq 100); do
     sleep 0.1
 done
 url=$(sed -n 's/^listening on //p' listening)
-# Nothing is asked but the service.
+# The program must connect only to the service.
 traced=()
 if command -v strace >/dev/null; then traced=(strace --follow-forks --trace=connect --quiet=all --output=connections); fi
 STUDYSYNC_API_KEY=sandbox-key "${traced[@]}" \
