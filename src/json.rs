@@ -30,7 +30,8 @@ pub(crate) use self::canonical::{is_canonical, is_same_value, without_query, wri
 use self::special_bytes::{CHUNK_BYTES, special_bytes};
 pub(crate) use self::values::{
     Entry, escape_invalid_utf8, is_empty_container, json_in_string, read_boolean, read_digits, read_entries,
-    read_integer, read_integers, read_items, read_number, read_text, take_entries, unescaped, unwrap_json,
+    read_integer, read_integers, read_items, read_number, read_text, scalar_text, take_entries, text_or_json,
+    unescaped, unwrap_json,
 };
 
 /// Maximum nesting of containers that a scanner accepts: one bit for each level.

@@ -14,18 +14,13 @@ use std::borrow::Cow;
 use arrow::error::ArrowError;
 
 use super::{
-    answer_key::AnswerKey,
-    choices::append_choices,
-    field_drift::{AnswerDrift, FieldDrift},
-    matrix_and_ranks::{append_matrix_cells, append_ranks},
-    max_diff::append_max_diff_items,
-    media::MediaTable,
-    question_type::QuestionType,
-    scalar::{scalar_text, text_or_json},
+    child_rows::{AnswerKey, MediaTable, append_choices, append_matrix_cells, append_max_diff_items, append_ranks},
+    enumerations::QuestionType,
+    fields::{AnswerDrift, FieldDrift},
     table_builder::TableBuilder,
 };
 use crate::{
-    json::{self, Entry, Shape},
+    json::{self, Entry, Shape, scalar_text, text_or_json},
     model::TableBatch,
 };
 

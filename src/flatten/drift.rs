@@ -5,10 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    field_drift::FieldDrift,
-    fields::{Fields, WireField},
-};
+use super::fields::{FieldDrift, Fields, WireField};
 use crate::{
     json::{self, Entry, Shape},
     model::{DRIFT_PLACES_MAX, Drift, DriftEntry, DriftFate, DriftKind, DriftMode, DriftRules, RejectReason},

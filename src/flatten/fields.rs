@@ -5,16 +5,13 @@
 
 use std::{borrow::Cow, marker::PhantomData};
 
-use super::{
-    extra::{Extra, canonical_key},
-    field_drift::FieldDrift,
-};
+use super::extra::{Extra, canonical_key};
 use crate::{
     json::{
         self, Entry, Shape,
         moments::{has_guessed_unit, read_timestamp},
     },
-    model::{DriftMode, DriftRules, RejectReason},
+    model::{DriftKind, DriftMode, DriftRules, RejectReason},
 };
 
 /// The known fields of one kind of object.
@@ -225,5 +222,28 @@ impl<'a, F: WireField> Fields<'a, F> {
         let error = |reason| KeyError { reason, field: field.name() };
         let raw = self.json(field).ok_or(error(RejectReason::MissingKey))?;
         read(raw).ok_or(error(RejectReason::BadKey))
+    }
+}
+
+/// A field that no contract knows, or whose value does not fit the type of its column.
+#[derive(Clone, Debug)]
+pub(super) struct FieldDrift<'a> {
+    pub kind: DriftKind,
+    /// The name of the field in its canonical spelling.
+    pub name: Cow<'a, str>,
+    /// The exact JSON text of the field's value.
+    pub value: &'a str,
+}
+
+/// Drift inside an answer: the path of the parent object, such as `response.`, and the field.
+pub(super) type AnswerDrift<'a> = (&'static str, FieldDrift<'a>);
+
+impl<'a> FieldDrift<'a> {
+    pub(super) fn new_field(name: Cow<'a, str>, value: &'a str) -> Self {
+        FieldDrift { kind: DriftKind::NewField, name, value }
+    }
+
+    pub(super) fn type_clash(name: &'static str, value: &'a str) -> Self {
+        FieldDrift { kind: DriftKind::TypeClash, name: Cow::Borrowed(name), value }
     }
 }

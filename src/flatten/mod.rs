@@ -43,25 +43,17 @@ use self::{
 };
 
 mod answer;
-mod answer_key;
-mod attributes;
-mod choices;
+mod child_rows;
 mod drift;
-mod enumeration;
+mod enumerations;
 mod extra;
-mod field_drift;
 mod fields;
 #[cfg(fuzzing)]
 pub mod fuzzing;
-mod matrix_and_ranks;
-mod max_diff;
-mod media;
 mod meta;
 mod page;
-mod question_type;
 mod questions;
 mod responses;
-mod scalar;
 mod snapshots;
 mod surveys;
 mod table_builder;

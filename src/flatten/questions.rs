@@ -6,13 +6,12 @@ use arrow::error::ArrowError;
 
 use super::{
     drift::{DriftLog, without_discarded},
+    enumerations::report_new_type,
     fields::{Fields, wire_fields},
-    question_type::report_new_type,
-    scalar::scalar_text,
     table_builder::TableBuilder,
 };
 use crate::{
-    json::{self, Entry, Shape},
+    json::{self, Entry, Shape, scalar_text},
     model::{DriftRules, TableBatch},
 };
 

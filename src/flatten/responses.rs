@@ -6,12 +6,11 @@ use arrow::error::ArrowError;
 use super::{
     RecordTables,
     answer::{AnswerInput, AnswerTables},
-    answer_key::AnswerKey,
-    attributes::append_attributes,
+    child_rows::{AnswerKey, append_attributes},
     drift::DriftLog,
+    enumerations::{QuestionType, report_new_type},
     fields::{Fields, KeyError, wire_fields},
     meta::MetaColumns,
-    question_type::{QuestionType, report_new_type},
     snapshots::SnapshotTables,
     table_builder::TableBuilder,
 };

@@ -14,11 +14,9 @@ use foldhash::{HashMap, HashMapExt as _, HashSet, HashSetExt as _};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{
-    answer_key::AnswerKey,
-    attributes::append_attributes,
+    child_rows::{AnswerKey, append_attributes},
     drift::DriftLog,
-    field_drift::FieldDrift,
-    fields::{Fields, wire_fields},
+    fields::{FieldDrift, Fields, wire_fields},
     table_builder::TableBuilder,
 };
 use crate::{

@@ -13,7 +13,7 @@ use arrow::error::ArrowError;
 use super::{
     RecordTables,
     drift::{DriftLog, without_discarded},
-    enumeration::Enumeration,
+    enumerations::Enumeration,
     fields::{Fields, KeyError, WireField as _, wire_fields},
     questions::QuestionTables,
     table_builder::TableBuilder,

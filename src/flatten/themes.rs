@@ -5,8 +5,8 @@ use arrow::error::ArrowError;
 use super::{
     RecordTables,
     drift::DriftLog,
+    enumerations::report_new_type,
     fields::{Fields, KeyError, wire_fields},
-    question_type::report_new_type,
     table_builder::TableBuilder,
 };
 use crate::{

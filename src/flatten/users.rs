@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::{
     RecordTables,
-    attributes::append_attributes,
+    child_rows::append_attributes,
     drift::DriftLog,
     fields::{Fields, KeyError, wire_fields},
     table_builder::TableBuilder,

@@ -142,6 +142,24 @@ pub(crate) fn read_text(raw: &str) -> Option<DecodedText<'_>> {
     (shape(raw) == Shape::Text).then(|| unescaped(unquoted(raw)))
 }
 
+/// Returns the value of a string, or the digits of a number as sent; `None` for other shapes.
+pub(crate) fn scalar_text(raw: &str) -> Option<Cow<'_, str>> {
+    match shape(raw) {
+        Shape::Text => read_text(raw).map(|text| text.text),
+        Shape::Number => Some(Cow::Borrowed(raw)),
+        _ => None,
+    }
+}
+
+/// Returns the value of a string, the exact JSON of any other shape, and `None` for null.
+pub(crate) fn text_or_json(raw: &str) -> Option<Cow<'_, str>> {
+    match shape(raw) {
+        Shape::Null => None,
+        Shape::Text => read_text(raw).map(|text| text.text),
+        _ => Some(Cow::Borrowed(raw)),
+    }
+}
+
 /// Decodes the text between the quotes of a string.
 pub(crate) fn unescaped(inner: &str) -> DecodedText<'_> {
     // A search by bytes is enough: no byte of a longer character equals a backslash.

@@ -11,15 +11,14 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use super::{
     super::{
         drift::DriftLog,
+        enumerations::{QuestionType, report_new_type},
         fields::{Fields, KEY_TEXT_BYTES_MAX, WireField, wire_fields},
-        question_type::{QuestionType, report_new_type},
-        scalar::scalar_text,
         table_builder::TableBuilder,
     },
     body::{WebhookBody, body_hash, read_bigint, read_indexes, read_moment},
 };
 use crate::{
-    json::{self, Entry, Shape, unwrap_json},
+    json::{self, Entry, Shape, scalar_text, unwrap_json},
     model::{Drift, DriftRules, EventKind, FlatEvents, TableBatch, uuid_in_normal_form},
 };
 
