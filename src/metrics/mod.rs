@@ -5,13 +5,9 @@
 
 mod list;
 mod sync_metrics;
-mod textfile;
-mod values;
 
-pub use list::{ALL, Kind, Metric};
+pub use list::{ALL, INSTALLATION_LABELS, Kind, Metric, MetricValues, write_textfile};
 pub use sync_metrics::add_sync_status;
-pub use textfile::write_textfile;
-pub use values::{INSTALLATION_LABELS, MetricValues};
 
 #[cfg(test)]
 mod tests;
