@@ -12,7 +12,12 @@ use crate::{
     sync_status::{Health, HealthRules, RunSummary, SyncStatus},
 };
 
-use super::{channel::Channel, decision::RunContext, delivery::deliver, message::Message, outbox::Outbox};
+use super::{
+    decision::RunContext,
+    delivery::deliver,
+    message::Message,
+    outbox::{Channel, Outbox},
+};
 
 /// A run that has ended.
 #[derive(Debug)]

@@ -5,10 +5,9 @@ use std::time::{Duration, Instant};
 use crate::config::Settings;
 
 use super::{
-    channel::Channel,
     command::{self, KillOnDrop},
     message::Message,
-    outbox::Outbox,
+    outbox::{Channel, Outbox},
     webhook::{self, FailureKind, SendError},
 };
 

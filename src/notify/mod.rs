@@ -8,7 +8,6 @@
 //! messages that could not be delivered. A message arrives twice if the process is killed directly after sending it.
 
 mod after_run;
-mod channel;
 mod command;
 mod decision;
 mod delivery;
@@ -18,5 +17,5 @@ mod receiver;
 mod webhook;
 
 pub use after_run::{EndedRun, after_run, between_runs};
-pub use channel::Channel;
 pub use delivery::{TestResult, send_test};
+pub use outbox::Channel;

@@ -22,7 +22,7 @@ use crate::{
     pipeline::chain,
 };
 
-use super::{channel::Channel, decision::NotifiedState, message::Message};
+use super::{decision::NotifiedState, message::Message};
 
 /// Maximum pending messages. The oldest are dropped, because newer messages describe the same problem.
 const PENDING_MAX: usize = 20;
@@ -32,6 +32,31 @@ const PENDING_MS_MAX: i64 = 7 * DAY_MS;
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Interval between two attempts to lock.
 const LOCK_RETRY: Duration = Duration::from_millis(50);
+
+/// A channel that carries notifications.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Channel {
+    Command,
+    Webhook,
+}
+
+impl Channel {
+    /// Returns the configured channels.
+    pub(super) fn configured(settings: &Settings) -> Vec<Channel> {
+        let command = (!settings.notify.command.is_empty()).then_some(Channel::Command);
+        let webhook = settings.notify.has_webhook().then_some(Channel::Webhook);
+        command.into_iter().chain(webhook).collect()
+    }
+
+    /// Returns the name in logs and outputs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Channel::Command => "command",
+            Channel::Webhook => "webhook",
+        }
+    }
+}
 
 /// A message and the channels that have not delivered it yet.
 #[derive(Clone, Debug, Serialize, Deserialize)]
