@@ -11,6 +11,7 @@ mod page_request;
 mod rng;
 mod scan;
 mod service_profile;
+mod stored_report;
 mod stream;
 mod time;
 mod time_account;
@@ -34,6 +35,7 @@ pub use scan::{RowStamp, RunId, Scan, ScanId};
 pub use service_profile::{
     ListOrder, RetryAfterForm, RowTime, ThemeTime, Ties, host_and_port, is_same_service, names as behaviour_names,
 };
+pub use stored_report::StoredReport;
 pub use stream::{Flag, FlagSet, StatusFilter, StatusSpelling, Stream, SurveyStatus};
 pub use time::{
     DAY_MS, EpochUnit, HOUR_MS, MINUTE_MS, SECOND_MS, epoch_ms, format_duration, format_duration_short, format_ms,

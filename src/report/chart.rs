@@ -11,7 +11,7 @@ use plotters::{
     },
 };
 
-use super::{ReportError, axis::DayAxis, nps::NpsWeek, report_data::Day};
+use super::{ReportError, axis::DayAxis, report_data::Day, rows::NpsWeek};
 
 /// The first series: answered questions, or NPS.
 const FIRST: RGBColor = RGBColor(0x1F, 0x5F, 0xA8);

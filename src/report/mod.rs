@@ -13,11 +13,9 @@ mod coverage;
 mod error;
 pub mod format;
 mod limits;
-mod nps;
 mod page;
 mod report_data;
 mod rows;
-mod runs;
 mod settings;
 mod surveys;
 

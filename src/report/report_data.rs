@@ -1,18 +1,17 @@
 //! Reads everything that the report shows. The queries in this file are about all surveys together: totals, answers per
-//! day, NPS by week, themes.
+//! day, NPS by week, themes, and the last runs that changed the warehouse.
 
 use super::{
     ReportError, ReportSettings,
     changes::{self, Changes},
     coverage::{self, Coverage},
-    limits::{THEMES_MAX, TREND_WEEKS_MAX, WEEKS_MAX},
-    nps::{NpsWeeks, nps_columns, nps_week},
-    rows::{Row, count, day_number, query, shortened, survey_filter},
-    runs::{self, RunRow},
+    limits::{RUNS_MAX, THEMES_MAX, TREND_WEEKS_MAX, WEEKS_MAX},
+    rows::{NpsWeeks, Row, count, day_number, nps_columns, nps_week, query, shortened, survey_filter},
     surveys::{self, Surveys},
 };
 use crate::{
     load::{LoadError, Reader},
+    model::{StoredReport, TimeParts},
     state::State,
 };
 
@@ -70,6 +69,16 @@ pub(super) struct Themes {
     pub weeks: Vec<i64>,
 }
 
+pub(super) struct RunRow {
+    pub run_id: String,
+    pub command: String,
+    pub outcome: String,
+    /// When the run started, epoch milliseconds by the clock of its machine.
+    pub started_ms: i64,
+    /// The number of requests and the time by part; `None` if the run's JSON lacks one of them.
+    pub figures: Option<(u64, TimeParts)>,
+}
+
 /// Reads everything that the report shows.
 pub(super) fn read(
     reader: &mut Reader,
@@ -84,7 +93,7 @@ pub(super) fn read(
         surveys: surveys::surveys(reader, &of)?,
         themes: themes(reader, &of)?,
         coverage: coverage::coverage(reader, state, totals.base_url.as_deref(), settings.days)?,
-        runs: runs::runs(reader)?,
+        runs: runs(reader)?,
         changes: settings.changes.map(|between| changes::changes(reader, &settings.surveys, between)).transpose()?,
         totals,
     })
@@ -192,4 +201,21 @@ fn pairs(text: &str) -> Vec<(i64, i64)> {
         Some((week.parse().ok()?, answers.parse().ok()?))
     };
     text.split(' ').filter_map(pair).collect()
+}
+
+/// Returns the last runs, newest first.
+fn runs(reader: &mut Reader) -> Result<Vec<RunRow>, LoadError> {
+    let sql = format!(
+        "SELECT run_id, command, outcome, epoch_ms(started_at) AS started_ms, report::VARCHAR AS report
+         FROM sync_runs ORDER BY sync_runs.started_at DESC, run_id DESC LIMIT {RUNS_MAX}"
+    );
+    let figures = |report: StoredReport| Some((report.get("/requests/total")?, report.get("/time_ms")?));
+    let make = |row: Row<'_>| RunRow {
+        run_id: row.text("run_id").unwrap_or_default(),
+        command: row.text("command").unwrap_or_default(),
+        outcome: row.text("outcome").unwrap_or_default(),
+        started_ms: row.count("started_ms"),
+        figures: figures(StoredReport::parse(row.text("report").as_deref())),
+    };
+    query(reader, &sql, make)
 }

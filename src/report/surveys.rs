@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 
 use super::{
     limits::{MATRIX_COLUMNS_MAX, OPTIONS_MAX, QUESTIONS_MAX, SURVEYS_MAX, WEEKS_MAX},
-    nps::{NpsWeek, NpsWeeks, nps_columns, nps_week},
-    rows::{Row, count, query, shortened, survey_filter},
+    rows::{NpsWeek, NpsWeeks, Row, count, nps_columns, nps_week, query, shortened, survey_filter},
 };
 use crate::load::{LoadError, Reader};
 

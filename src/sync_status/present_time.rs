@@ -22,8 +22,13 @@ impl PresentTime {
     pub fn read(state: &State, here_ms: i64) -> Result<PresentTime, StateError> {
         let skew_ms = clock_skew_ms(state, here_ms)?;
         let is_in_doubt = is_clock_in_doubt(state, -skew_ms.unwrap_or(0))?;
-        let now_ms = if is_in_doubt { here_ms } else { here_ms.saturating_add(skew_ms.unwrap_or(0)) };
-        Ok(PresentTime { now_ms, skew_ms, is_in_doubt })
+        let present = PresentTime { now_ms: here_ms, skew_ms, is_in_doubt };
+        Ok(PresentTime { now_ms: if is_in_doubt { here_ms } else { present.service_ms(here_ms) }, ..present })
+    }
+
+    /// Converts a time of this machine's clock into a time of the service's clock, even if that clock is in doubt.
+    pub fn service_ms(&self, here_ms: i64) -> i64 {
+        here_ms.saturating_add(self.skew_ms.unwrap_or(0))
     }
 
     /// Returns the time up to which the coverage is complete: the latest end of an interval that was read after its

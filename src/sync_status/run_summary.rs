@@ -1,11 +1,12 @@
 //! One run of the history: its outcome, why it ended so, and what to do.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
-    model::format_ms,
+    model::{StoredReport, format_ms},
     pipeline::{Outcome, RunReason},
-    state::RunEntry,
+    state::{LeaseHolder, RunEntry},
 };
 
 /// One run of the history: its outcome, why it ended so, and what to do.
@@ -47,70 +48,47 @@ pub struct FailedRun {
     pub narrowed_to: Option<String>,
 }
 
-/// The fields that are read from a run's JSON. Reports of earlier versions have no `reason`, `why`, `hint` and `looks`.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ReportFields {
-    reason: Option<String>,
-    why: Option<String>,
-    hint: Option<String>,
-    looks: Vec<String>,
-    error: Option<String>,
-    stopped_because: Option<String>,
-    failures: Vec<FailureFields>,
-    requests: Option<RequestFields>,
-    narrowed_to: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct RequestFields {
-    total: u64,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct FailureFields {
-    stream: String,
-    window: String,
-    error: String,
-}
-
+/// The outcome of a run whose process holds the lease.
+const RUNNING: &str = "running";
 /// The reason that is shown for a run without a recorded end.
 const KILLED: &str = "the run was killed before its end, or the machine stopped";
 const KILLED_HINT: &str = "the next run resumes it; if this happens again, check the out-of-memory killer and the time limits of the \
      program that starts the run";
 
 impl RunSummary {
-    /// Summarizes an entry of the history. `is_running` means that the run's process holds the lease.
-    pub fn from_entry(entry: RunEntry, is_running: bool) -> RunSummary {
-        let report: ReportFields =
-            entry.report.as_deref().and_then(|report| serde_json::from_str(report).ok()).unwrap_or_default();
+    /// Summarizes an entry of the history. `holder` is the run that holds the lease. Reports of earlier versions have no
+    /// `reason`, `why`, `hint` and `looks`.
+    pub fn from_entry(entry: RunEntry, holder: Option<&LeaseHolder>) -> RunSummary {
+        let report = StoredReport::parse(entry.report.as_deref());
+        let is_running = entry.finished_ms.is_none() && holder.is_some_and(|holder| holder.run_id == entry.run_id);
         let is_killed = entry.finished_ms.is_none() && !is_running;
-        let reason = match is_killed {
-            true => Some(RunReason::RunKilled),
-            false => {
-                report.reason.as_deref().and_then(RunReason::named).or_else(|| reason_of_exit_code(entry.exit_code))
-            }
+        let reported =
+            report.get("/reason").and_then(RunReason::named).or_else(|| reason_of_exit_code(entry.exit_code));
+        let first_failure = || {
+            let field = |name: &str| report.get::<String>(&format!("/failures/0/{name}")).unwrap_or_default();
+            report.get::<Value>("/failures/0")?;
+            Some(format!("{} {}: {}", field("stream"), field("window"), field("error")))
         };
-        let first_failure = report.failures.first();
-        let first_failure =
-            first_failure.map(|FailureFields { stream, window, error }| format!("{stream} {window}: {error}"));
-        let why = report.why.or(report.error).or(first_failure).or(report.stopped_because);
+        let why = report.get("/why").or_else(|| report.get("/error")).or_else(first_failure);
         RunSummary {
             run_id: entry.run_id,
             command: entry.command,
             started_ms: entry.started_ms,
             finished_ms: entry.finished_ms,
-            outcome: entry.outcome.unwrap_or_else(|| if is_running { "running" } else { "killed" }.to_owned()),
+            outcome: entry.outcome.unwrap_or_else(|| if is_running { RUNNING } else { "killed" }.to_owned()),
             exit_code: entry.exit_code,
-            reason,
-            why: if is_killed { Some(KILLED.to_owned()) } else { why },
-            hint: if is_killed { Some(KILLED_HINT.to_owned()) } else { report.hint },
-            warnings: report.looks,
-            has_sent_requests: report.requests.is_none_or(|requests| requests.total > 0),
-            narrowed_to: report.narrowed_to,
+            reason: if is_killed { Some(RunReason::RunKilled) } else { reported },
+            why: if is_killed { Some(KILLED.to_owned()) } else { why.or_else(|| report.get("/stopped_because")) },
+            hint: if is_killed { Some(KILLED_HINT.to_owned()) } else { report.get("/hint") },
+            warnings: report.get("/looks").unwrap_or_default(),
+            has_sent_requests: report.get("/requests/total").is_none_or(|total: u64| total > 0),
+            narrowed_to: report.get("/narrowed_to"),
         }
+    }
+
+    /// Returns true if the run's process holds the lease.
+    pub fn is_running(&self) -> bool {
+        self.outcome == RUNNING
     }
 
     /// Adds a sentence about a finding that somebody should check, to a run that is done.

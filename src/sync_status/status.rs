@@ -101,7 +101,7 @@ impl SyncStatus {
             report: serde_json::to_string(report).ok(),
         };
         self.last_report = serde_json::to_value(report).ok();
-        let run = RunSummary::from_entry(entry, false);
+        let run = RunSummary::from_entry(entry, None);
         if run.is_failure() {
             self.failures_in_a_row += 1;
             self.last_failure = Some(run.clone());
@@ -121,12 +121,10 @@ impl SyncStatus {
         // Runs are visited newest first. The visit stops at a success that resolves every earlier failure and is not
         // the newest sync run. A kill before the newest run may not have been notified yet.
         state.visit_runs(|entry| {
-            let is_holder = holder.as_ref().is_some_and(|holder| holder.run_id == entry.run_id);
-            let is_running = is_holder && entry.finished_ms.is_none();
             let report = entry.report.clone();
-            let run = RunSummary::from_entry(entry, is_running);
+            let run = RunSummary::from_entry(entry, holder.as_ref());
             self.last_run.get_or_insert_with(|| run.clone());
-            if !SYNC_COMMANDS.contains(&run.command.as_str()) || is_running {
+            if !SYNC_COMMANDS.contains(&run.command.as_str()) || run.is_running() {
                 return ControlFlow::Continue(());
             }
             if self.last_ended.is_none() {

@@ -1,13 +1,11 @@
 //! The total of a plan: the estimated speed of its requests, the users that the next run reads, the sample of --probe.
 
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::{
     clock,
     config::Settings,
-    model::TimeParts,
+    model::{StoredReport, TimeParts},
     pipeline::{self, LEARNED_RATE, PipelineError, Sample, ScopeBacklog, people_due, refresh_intervals},
     plan::{Estimate, minutes},
     source::LearnedRate,
@@ -110,40 +108,24 @@ impl Speed {
     }
 }
 
-/// The fields of a run's JSON that show its speed.
-#[derive(Deserialize)]
-struct ReportFields {
-    requests: RequestFields,
-    time_ms: TimeParts,
-}
-
-#[derive(Deserialize)]
-struct RequestFields {
-    total: u64,
-    #[serde(default)]
-    by_status: BTreeMap<String, u64>,
-}
-
-impl ReportFields {
-    /// Returns the answered requests per second, without the time in which the run only waited. `None` if the run sent
-    /// too few requests.
-    fn speed(&self) -> Option<Speed> {
-        let refused = self.requests.by_status.get("429").copied().unwrap_or(0);
-        let answered = self.requests.total.saturating_sub(refused);
-        let TimeParts { wall, told_to_wait, chose_to_wait, .. } = self.time_ms;
-        let active_ms = wall.saturating_sub(told_to_wait + chose_to_wait).max(1);
-        let is_limited = refused > 0 || told_to_wait > 0;
-        (answered >= REQUESTS_MIN).then(|| Speed {
-            requests_per_sec: answered as f64 * 1000.0 / active_ms as f64,
-            basis: if is_limited { SpeedBasis::EarlierLimitedRun } else { SpeedBasis::EarlierRun },
-        })
-    }
+/// Returns the answered requests per second of a run, without the time in which the run only waited. `None` if the run
+/// sent too few requests, or if its report does not tell.
+fn speed_of(report: &StoredReport) -> Option<Speed> {
+    let refused = report.get("/requests/by_status/429").unwrap_or(0);
+    let answered = report.get::<u64>("/requests/total")?.saturating_sub(refused);
+    let TimeParts { wall, told_to_wait, chose_to_wait, .. } = report.get("/time_ms")?;
+    let active_ms = wall.saturating_sub(told_to_wait + chose_to_wait).max(1);
+    let is_limited = refused > 0 || told_to_wait > 0;
+    (answered >= REQUESTS_MIN).then(|| Speed {
+        requests_per_sec: answered as f64 * 1000.0 / active_ms as f64,
+        basis: if is_limited { SpeedBasis::EarlierLimitedRun } else { SpeedBasis::EarlierRun },
+    })
 }
 
 /// Returns the speed of the newest run that sent enough requests; `None` if there is no such run.
 fn earlier_run(state: &State) -> Result<Option<Speed>, StateError> {
-    let speed = |report: &str| serde_json::from_str::<ReportFields>(report).ok()?.speed();
-    Ok(state.runs(RUNS_SEARCHED)?.iter().find_map(|run| run.report.as_deref().and_then(speed)))
+    let runs = state.runs(RUNS_SEARCHED)?;
+    Ok(runs.iter().find_map(|run| speed_of(&StoredReport::parse(run.report.as_deref()))))
 }
 
 /// The users that the next run reads, with one request each.

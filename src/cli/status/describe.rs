@@ -11,11 +11,8 @@ use super::{
         printer::{outcome_words, scope_name},
         service_profile::describe_known,
     },
-    erasures,
-    json::{LastDrift, ScanStatus, Status},
+    collect::{LastDrift, ScanStatus, ServeStatus, Status, StreamStatus, UsersStatus, WaitingErasure},
     proofs,
-    streams::StreamStatus,
-    users,
 };
 
 /// The smallest difference of the clocks that is shown, in milliseconds.
@@ -32,12 +29,12 @@ pub(super) fn describe(status: &Status) -> String {
         text.push_str("\nNothing is proven complete yet.\n");
     }
     text.extend(status.streams.iter().map(describe_stream));
-    text.push_str(&status.users.as_ref().map(users::describe).unwrap_or_default());
-    text.push_str(&erasures::describe(&status.erasures_waiting));
+    text.push_str(&status.users.as_ref().map(describe_users).unwrap_or_default());
+    text.push_str(&describe_erasures(&status.erasures_waiting));
     text.push_str(&describe_unfinished(&status.under_way));
     text.push_str(&describe_runs(status));
     if let Some(serve) = &status.serve {
-        text.push_str(&serve.describe());
+        text.push_str(&describe_serve(serve));
     }
     text.push_str(&describe_drift(&status.last_drift));
     text.push_str(&describe_limits(status));
@@ -129,6 +126,49 @@ fn describe_limits(status: &Status) -> String {
         let (secs, relation) = (skew_ms.abs() as f64 / 1000.0, if skew_ms > 0 { "ahead of" } else { "behind" });
         let doubt = if status.clock_in_doubt { ", and may be wrong: lags are by this machine's clock" } else { "" };
         text.push_str(&format!("the service's clock is {secs:.1} s {relation} this machine's{doubt}\n"));
+    }
+    text
+}
+
+fn describe_users(users: &UsersStatus) -> String {
+    let due = match (users.due, users.named) {
+        (Some(due), Some(named)) => format!("{due} of {named} named in the warehouse are due"),
+        _ => "due users unknown (the warehouse cannot be read now)".to_owned(),
+    };
+    format!("\nusers: {} known to the service, {} not; {due}\n", users.found, users.absent)
+}
+
+/// Returns the waiting erasures as text; empty if there are none.
+fn describe_erasures(waiting: &[WaitingErasure]) -> String {
+    let (Some(first), Some(last)) = (waiting.first(), waiting.last()) else { return String::new() };
+    let people: usize = waiting.iter().map(|erasure| erasure.people).sum();
+    let until = match first.until == last.until {
+        true => first.until.clone(),
+        false => format!("{} to {}", first.until, last.until),
+    };
+    let erasures = if waiting.len() == 1 { "erasure waits" } else { "erasures wait" };
+    format!(
+        "\n{} {erasures} for the service to purge: {people} named, suppressed until {until}, and until\n  complete scans meet none of them. \
+         If somebody signed up again: studysync erase --end ID (of the person or the erasure)\n",
+        waiting.len()
+    )
+}
+
+/// Returns the state of `serve` as text.
+fn describe_serve(serve: &ServeStatus) -> String {
+    let state = if serve.is_running { "running" } else { "NOT RUNNING" };
+    let mut text = format!("\nserve: {state}, schedule {}\n", serve.schedule);
+    if let Some(next) = &serve.next_run {
+        text.push_str(&format!("  next run  {next}\n"));
+    }
+    if let (Some(last), Some(outcome)) = (&serve.last_run, &serve.last_outcome) {
+        text.push_str(&format!("  last run  {last}, {}\n", outcome_words(outcome)));
+    }
+    if let Some(since) = &serve.waiting_since {
+        text.push_str(&format!(
+            "  {} deliveries wait since {since} to be written to the warehouses\n",
+            serve.waiting_deliveries
+        ));
     }
     text
 }

@@ -2,32 +2,25 @@
 
 mod collect;
 mod describe;
-mod erasures;
-mod json;
 mod proofs;
-mod rows;
-mod serving;
-mod streams;
-mod users;
 
 use std::time::Duration;
 
 use clap::Args;
 
 use crate::{
-    clock,
     config::Settings,
     model::{Window, parse_duration},
     pipeline::chain,
-    state::{State, StateError},
-    sync_status::{LagCheck, PresentTime, scope_lags},
+    state::State,
+    sync_status::LagCheck,
 };
 
 use super::{
     CommandError, Context,
     flags::{LocationArgs, SelectionArgs, check_range, parse_moment, warn_of_unknown_surveys},
 };
-use collect::collect;
+use collect::{collect, erasures_waiting};
 use describe::{describe, describe_range};
 
 /// Shows coverage, lag, recent runs and pending work.
@@ -75,9 +68,8 @@ pub(super) fn run(args: &StatusArgs, context: Context) -> Result<u8, CommandErro
     let Some(state) = State::open_read_only(&settings.state_path)? else {
         return report_no_state(args, &settings, &context);
     };
-    let erasures_waiting = erasures::waiting(&settings).map_err(|error| CommandError::Refused(chain(&error)))?;
-    let mut status = collect(&settings, &state, range, erasures_waiting)?;
-    status.lag = args.max_lag.map(|max_lag| lag(&settings, &state, max_lag)).transpose()?;
+    let waiting = erasures_waiting(&settings).map_err(|error| CommandError::Refused(chain(&error)))?;
+    let status = collect(&settings, &state, range, args.max_lag, waiting)?;
     context.printer.print_value(args.json, &status, if range.is_some() { describe_range } else { describe })?;
     let is_well = status.lag.as_ref().is_none_or(LagCheck::is_within_limit);
     Ok(if warn_of_unknown_surveys(&settings) || !is_well { 3 } else { 0 })
@@ -107,9 +99,4 @@ fn range_of(args: &StatusArgs) -> Result<Option<Window>, CommandError> {
     }
     check_range(args.from, args.to)?;
     Ok(Some(Window::new(args.from.unwrap_or(0), args.to.unwrap_or(i64::MAX))))
-}
-
-fn lag(settings: &Settings, state: &State, max_lag: Duration) -> Result<LagCheck, StateError> {
-    let present = PresentTime::read(state, clock::now_ms())?;
-    Ok(LagCheck::new(settings, max_lag, &scope_lags(settings, state, present)?))
 }

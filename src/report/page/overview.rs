@@ -10,9 +10,8 @@ use crate::report::{
     chart::{Size, answers_per_day, nps_by_week},
     coverage::Coverage,
     format::day_text,
-    nps::{NpsWeek, NpsWeeks},
     report_data::{Days, ReportData, Themes},
-    rows::count,
+    rows::{NpsWeek, NpsWeeks, count},
 };
 
 /// Renders the totals: answers, sessions, the NPS of the last week, and the last day that was read.

@@ -6,7 +6,7 @@ use super::{
     elements::{grouped, nothing, section, service_text},
     time_split::{PARTS, legend, parts, seconds, stacked},
 };
-use crate::{model::format_ms, report::runs::RunRow};
+use crate::{model::format_ms, report::report_data::RunRow};
 
 /// Renders the section of the last runs.
 pub(super) fn runs(runs: &[RunRow]) -> Markup {
@@ -41,12 +41,12 @@ fn row(run: &RunRow) -> Markup {
             th scope="row" { (format_ms(run.started_ms.div_euclid(1000) * 1000).replace('T', " ").replace('Z', "")) }
             td.word { (service_text(&run.command)) }
             td.word { (service_text(&run.outcome.replace('_', " "))) }
-            @match &run.report {
-                Some(report) => {
-                    td { (grouped(i64::try_from(report.requests.total).unwrap_or(i64::MAX))) }
-                    td.bar-cell { (stacked(&report.time_ms)) }
-                    td { (seconds(report.time_ms.wall)) }
-                    @for part in parts(&report.time_ms) { td { (seconds(part)) } }
+            @match &run.figures {
+                Some((requests, times)) => {
+                    td { (grouped(i64::try_from(*requests).unwrap_or(i64::MAX))) }
+                    td.bar-cell { (stacked(times)) }
+                    td { (seconds(times.wall)) }
+                    @for part in parts(times) { td { (seconds(part)) } }
                 }
                 None => td.word colspan="9" { "its report cannot be read" },
             }

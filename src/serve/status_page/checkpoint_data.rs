@@ -4,10 +4,11 @@
 use std::{collections::BTreeMap, ops::ControlFlow};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     config::Settings,
-    model::{DAY_MS, Scope, TimeParts},
+    model::{DAY_MS, Scope, StoredReport, TimeParts},
     pipeline::{DriftReport, ScopeBacklog, backlog},
     report::{CoverageState, ScopeCoverage, format::day_text, squares::class},
     state::{State, StateError},
@@ -97,24 +98,6 @@ pub(super) struct RowCounts {
     pub collisions: u64,
 }
 
-/// The fields that are read from a run's JSON.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct RunJson {
-    time_ms: Option<TimeParts>,
-    requests: RequestsJson,
-    streams: BTreeMap<String, RowCounts>,
-    /// Values that are parsed one by one, so that an entry of another version does not hide the others.
-    drift: Vec<serde_json::Value>,
-    drift_unlisted: u64,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct RequestsJson {
-    total: Option<u64>,
-}
-
 impl CheckpointData {
     /// Reads the checkpoints. Without a state file, nothing is covered and there are no runs.
     ///
@@ -123,7 +106,7 @@ impl CheckpointData {
     pub fn read(settings: &Settings, now_ms: i64) -> Result<CheckpointData, StateError> {
         let state = State::open_read_only(&settings.state_path)?;
         let present = state.as_ref().map(|state| PresentTime::read(state, now_ms)).transpose()?;
-        let service_now_ms = now_ms.saturating_add(present.and_then(|present| present.skew_ms).unwrap_or(0));
+        let service_now_ms = present.map_or(now_ms, |present| present.service_ms(now_ms));
         let scopes = backlog(settings, state.as_ref(), None, service_now_ms)?;
         let streams = scopes.iter().take(SCOPES_MAX).map(|backlog| {
             let lag_secs = state.as_ref().zip(present).map(|(state, present)| lag_secs(state, present, backlog.scope));
@@ -192,27 +175,28 @@ fn runs(state: &State) -> Result<Vec<RunDetails>, StateError> {
     let holder = state.current_holder()?;
     let mut runs = Vec::new();
     state.visit_runs(|entry| {
-        let is_running = holder.as_ref().is_some_and(|holder| holder.run_id == entry.run_id);
-        let json = entry.report.as_deref().and_then(|report| serde_json::from_str(report).ok());
-        runs.push(run_details(RunSummary::from_entry(entry, is_running), json.unwrap_or_default()));
+        let report = StoredReport::parse(entry.report.as_deref());
+        runs.push(run_details(RunSummary::from_entry(entry, holder.as_ref()), &report));
         if runs.len() < RUNS_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     Ok(runs)
 }
 
 /// Combines the summary of a run with the numbers of its report.
-fn run_details(summary: RunSummary, json: RunJson) -> RunDetails {
-    let records = |drift: &serde_json::Value| drift["records"].as_u64().unwrap_or(0);
-    let left_out = json.drift.iter().skip(DRIFT_MAX).map(records).sum::<u64>() + json.drift_unlisted;
-    let rows = json.streams.values().fold(RowCounts::default(), |all, rows| all.plus(rows));
+fn run_details(summary: RunSummary, report: &StoredReport) -> RunDetails {
+    // Each entry is parsed for itself, so that an entry of another version does not hide the others.
+    let drift: Vec<Value> = report.get("/drift").unwrap_or_default();
+    let drift_unlisted: u64 = report.get("/drift_unlisted").unwrap_or(0);
+    let streams: BTreeMap<String, RowCounts> = report.get("/streams").unwrap_or_default();
+    let records = |drift: &Value| drift["records"].as_u64().unwrap_or(0);
     RunDetails {
         summary,
-        time_ms: json.time_ms,
-        requests: json.requests.total,
-        rows,
-        rejected: json.streams.into_iter().filter(|(_, rows)| rows.has_problems()).collect(),
-        drift: json.drift.into_iter().take(DRIFT_MAX).filter_map(|drift| serde_json::from_value(drift).ok()).collect(),
-        drift_left_out: left_out,
+        time_ms: report.get("/time_ms"),
+        requests: report.get("/requests/total"),
+        rows: streams.values().fold(RowCounts::default(), |all, rows| all.plus(rows)),
+        rejected: streams.into_iter().filter(|(_, rows)| rows.has_problems()).collect(),
+        drift_left_out: drift.iter().skip(DRIFT_MAX).map(records).sum::<u64>() + drift_unlisted,
+        drift: drift.into_iter().take(DRIFT_MAX).filter_map(|drift| serde_json::from_value(drift).ok()).collect(),
     }
 }
 

@@ -151,7 +151,7 @@ fn current_job(state: &ServeState, sync_status: &SyncStatus, progress: Option<&R
             progress: progress.cloned(),
         });
     }
-    let run = sync_status.last_run.as_ref().filter(|run| run.outcome == "running")?;
+    let run = sync_status.last_run.as_ref().filter(|run| run.is_running())?;
     let (command, since) = (run.command.clone(), Some(Timestamp(run.started_ms)));
     Some(CurrentJob { command, since, is_elsewhere: true, line: None, progress: None })
 }

@@ -80,7 +80,7 @@ fn kind(run: &RunDetails) -> &'static str {
     match () {
         () if run.summary.is_failure() => "bad",
         () if run.summary.outcome == "done" => "good",
-        () if run.summary.outcome == "running" => "running",
+        () if run.summary.is_running() => "running",
         () => "look",
     }
 }
