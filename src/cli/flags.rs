@@ -205,7 +205,6 @@ pub(super) fn parse_moment(text: &str) -> Result<i64, String> {
 fn parse_archive(text: &str) -> Result<ArchiveChoice, String> {
     match text {
         "" => Err("name a folder, or 'none'".to_owned()),
-        "none" => Ok(ArchiveChoice::Nothing),
-        path => Ok(ArchiveChoice::Folder(PathBuf::from(path))),
+        path => Ok(PathBuf::from(path).into()),
     }
 }

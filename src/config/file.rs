@@ -1,119 +1,15 @@
 //! Parses the configuration file. Every key is optional. An unknown key is an error that names the nearest known key.
 
-use std::{
-    collections::BTreeMap,
-    fs::File,
-    path::{Path, PathBuf},
+use std::{fs::File, path::Path};
+
+use super::{
+    declare::SettingKey,
+    error::{ConfigError, invalid},
+    secret::is_secret_key,
+    setting_variables::SettingVariables,
+    tables::ConfigFile,
 };
-
-use serde::Deserialize;
-
-use super::{ConfigError, SettingKey, error::invalid, secret::is_secret_key, setting_variables::SettingVariables};
-use crate::{model::WarehouseKind, text};
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct ConfigFile {
-    pub service: ServiceTable,
-    pub throttle: ThrottleTable,
-    pub streams: BTreeMap<String, StreamTable>,
-    pub warehouse: WarehouseTable,
-    pub state: StateTable,
-    pub archive: ArchiveTable,
-    pub erase: EraseTable,
-    pub recordings: super::recordings::RecordingsTable,
-    pub serve: super::serve::ServeTable,
-    pub metrics: super::metrics::MetricsTable,
-    pub notify: super::notify::NotifyTable,
-    /// The content of the file as a TOML table, into which the values of environment variables are written.
-    #[serde(skip)]
-    table: toml::Table,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct ServiceTable {
-    pub base_url: Option<String>,
-    pub environment: Option<String>,
-    pub api_key_env: Option<String>,
-    pub api_key_file: Option<PathBuf>,
-    pub api_key_command: Option<String>,
-    pub timeout_secs: Option<u64>,
-    pub auth: Option<String>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct ThrottleTable {
-    pub in_flight_max: Option<usize>,
-    pub requests_per_sec_max: Option<f64>,
-    pub patience_secs: Option<u64>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct StreamTable {
-    pub enabled: Option<bool>,
-    pub flags: Option<Vec<String>>,
-    pub page_rows: Option<u32>,
-    pub settle_secs: Option<u64>,
-    pub rescan: Option<Vec<String>>,
-    pub since: Option<String>,
-    pub statuses: Option<Vec<String>>,
-    pub refresh_after: Option<String>,
-    pub ask_again_after: Option<String>,
-    pub drift: DriftTable,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct DriftTable {
-    pub unknown_fields: Option<String>,
-    pub type_clashes: Option<String>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct WarehouseTable {
-    pub duckdb: Option<PathBuf>,
-    pub parquet: Option<PathBuf>,
-    pub parquet_partition: Option<String>,
-    pub memory_limit_mb: Option<u64>,
-    pub lock_wait_secs: Option<u64>,
-    pub publish: Option<PathBuf>,
-    pub full_text_search: Option<bool>,
-    pub extension_directory: Option<PathBuf>,
-}
-
-impl WarehouseTable {
-    /// The key with the path of a warehouse.
-    pub fn path_of(&mut self, kind: WarehouseKind) -> &mut Option<PathBuf> {
-        match kind {
-            WarehouseKind::DuckDb => &mut self.duckdb,
-            WarehouseKind::Parquet => &mut self.parquet,
-        }
-    }
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct StateTable {
-    pub path: Option<PathBuf>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct ArchiveTable {
-    pub path: Option<PathBuf>,
-    pub keep_days: Option<u32>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct EraseTable {
-    pub on_vanish: Option<String>,
-    pub grace_days: Option<u32>,
-}
+use crate::text;
 
 impl ConfigFile {
     /// Reads and parses a file.
@@ -161,8 +57,9 @@ impl ConfigFile {
             }
         };
         let (service, serve) = (&file.service, &file.serve);
-        let named = [&service.api_key_env, &serve.token_env, &serve.status_token_env, &file.notify.url_env];
-        variables.check_names(&named.into_iter().flatten().map(String::as_str).collect::<Vec<_>>())?;
+        let mut named = vec![service.api_key_env.as_str(), &serve.token_env, &serve.status_token_env];
+        named.extend(file.notify.url_env.as_deref());
+        variables.check_names(&named)?;
         Ok((file, set))
     }
 }

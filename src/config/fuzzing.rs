@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{ConfigError, Overrides, Settings, file::ConfigFile, resolve::resolve_file};
+use super::{ConfigError, Overrides, Settings, resolve::resolve_file, tables::ConfigFile};
 
 /// Returns the settings of a configuration file with this text.
 pub fn resolve_text(text: &str) -> Result<Settings, ConfigError> {

@@ -3,18 +3,13 @@
 //! Each default is defined once. No other folder reads the environment. The configuration creates no file, and opens
 //! none for writing. The only command that it may run is one that prints a secret.
 
-mod defaults;
+mod declare;
 mod environment;
 mod error;
 mod file;
 #[cfg(fuzzing)]
 pub mod fuzzing;
-mod keys;
-mod limits;
-mod locations;
-mod metrics;
 mod notify;
-mod otlp;
 mod paths;
 mod recordings;
 mod resolve;
@@ -23,26 +18,23 @@ mod serve;
 mod setting_variables;
 mod settings;
 mod streams;
-mod template;
-mod tilde;
+mod tables;
 
-pub use defaults::{CONFIG_FILE_NAME, FIRST_SYNC_DAYS};
-pub use environment::{NetworkVariables, network_variables, program_folders};
+pub use declare::SettingKey;
+pub use environment::{NetworkVariables, OtlpSettings, network_variables, program_folders};
 pub use error::ConfigError;
-pub use keys::{SettingKey, keys};
-pub use metrics::MetricsSettings;
 pub use notify::{NotifyEvent, NotifySettings, ReceiverKind};
-pub use otlp::OtlpSettings;
+pub use paths::ArchiveChoice;
 pub use recordings::RecordingsSettings;
 pub use resolve::resolve;
 pub use secret::SecretSource;
 pub use serve::{MaxLag, ServeSettings};
 pub use setting_variables::private_variables;
 pub use settings::{
-    ArchiveChoice, AuthChoice, Overrides, ServiceSettings, Settings, StreamSettings, ThrottleSettings, UsersSettings,
-    WarehouseSettings,
+    AuthChoice, CONFIG_FILE_NAME, FIRST_SYNC_DAYS, MetricsSettings, Overrides, ServiceSettings, Settings,
+    StreamSettings, ThrottleSettings, UsersSettings, WarehouseSettings,
 };
-pub use template::template;
+pub use tables::{keys, template};
 
 #[cfg(test)]
 mod tests;

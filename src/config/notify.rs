@@ -1,6 +1,9 @@
 //! `[notify]`: notifications about runs that fail, need attention, or succeed again.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use serde::Deserialize;
 
@@ -10,29 +13,35 @@ use crate::{
 };
 
 use super::{
+    declare::{example, table},
     error::{ConfigError, invalid},
-    secret::{SecretSource, read_secret},
-    tilde::expand_tilde,
+    paths::expand_tilde,
+    secret::{SecretSource, read_secret, variable_name},
 };
 
-const AGAIN_AFTER: &str = "23h";
-const TIMEOUT_SECS: u64 = 10;
-pub(super) const TIMEOUT_SECS_MAX: u64 = 300;
-const ATTEMPTS: u32 = 3;
-const ATTEMPTS_MAX: u32 = 10;
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct NotifyTable {
-    pub command: Option<Vec<String>>,
-    pub url: Option<String>,
-    pub url_file: Option<PathBuf>,
-    pub url_env: Option<String>,
-    pub kind: Option<String>,
-    pub on: Option<Vec<String>>,
-    pub again_after: Option<String>,
-    pub timeout_secs: Option<u64>,
-    pub attempts: Option<u32>,
+table! {
+    NotifyTable {
+        "Notifications: when a run fails, needs attention, or succeeds after failures. `studysync check --notify` sends a test message."
+        "A program with its arguments; ~/ is your home, ./ and ../ begin at the folder of this file. It gets the run JSON on standard input, and the environment variables STUDYSYNC_EVENT, STUDYSYNC_OUTCOME,"
+        "STUDYSYNC_EXIT_CODE and STUDYSYNC_SUMMARY."
+        command: Option<Vec<String>> => example(["/usr/local/bin/tell", "studysync"]);
+        "A webhook: a POST of JSON. A chat gets what it shows; another receiver gets `text`, `event`, `health` and `run`."
+        url: Option<String> => example("https://hooks.example.com/services/...");
+        "A file that contains only the URL of the webhook, instead of url. The URL is a secret: everyone who knows it can post."
+        url_file: Option<PathBuf> => example("/run/secrets/studysync-notify");
+        "The environment variable with the URL, instead of url."
+        url_env: Option<String> => example("NOTIFY_URL");
+        "The kind of receiver: slack, teams, google_chat, discord or generic. The default is guessed from the host of the URL."
+        kind: Option<String> => example("generic");
+        "The events that are reported."
+        on: Vec<String> = NotifyEvent::CHOICES.map(|event| event.name().to_owned()).into();
+        "Time after which a continuing failure is reported again. A continuing need for attention is reported only once."
+        again_after: String = "23h".into();
+        "Time limit of an attempt."
+        timeout_secs: u64 = 10, in 1..=300;
+        "Attempts at the end of a run. The next run retries a notification that was not delivered."
+        attempts: u32 = 3, in 1..=10;
+    }
 }
 
 /// An event that a notification reports.
@@ -194,14 +203,11 @@ fn is_http_url(url: &str) -> bool {
     rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['/', ':', '?', '#']))
 }
 
-/// Returns the settings of `[notify]`. `from_folder` resolves a path that is relative to the configuration file. Fails
-/// if a value is invalid, or if more than one source of the URL is set.
-pub(super) fn resolve(
-    table: NotifyTable,
-    from_folder: impl Fn(PathBuf) -> PathBuf,
-) -> Result<NotifySettings, ConfigError> {
+/// Returns the settings of `[notify]`. `folder` has the configuration file. Fails if a value is invalid, or if more
+/// than one source of the URL is set.
+pub(super) fn resolve(table: NotifyTable, folder: &Path) -> Result<NotifySettings, ConfigError> {
     let command = table.command.unwrap_or_default();
-    let command = command.into_iter().enumerate().map(|(at, text)| command_path(at == 0, text, &from_folder));
+    let command = command.into_iter().enumerate().map(|(at, text)| command_path(at == 0, text, folder));
     let command = command.collect::<Result<Vec<_>, _>>()?;
     if command.first().is_some_and(|program| program.trim().is_empty()) {
         return Err(invalid("[notify] command", "its first text is the program, and must not be empty"));
@@ -212,21 +218,18 @@ pub(super) fn resolve(
             WebhookUrl::Literal(ApiKey::new(url.trim(), "the configuration file"))
         }
         (Some(_), None, None) => return Err(invalid_url()),
-        (None, Some(path), None) => WebhookUrl::File(from_folder(path)),
-        (None, None, Some(variable)) => WebhookUrl::Variable(variable),
+        (None, Some(path), None) => WebhookUrl::File(path),
+        (None, None, Some(variable)) => {
+            WebhookUrl::Variable(variable_name("[notify] url_env", variable, "the address")?)
+        }
         _ => return Err(invalid("[notify]", "only one of url, url_file and url_env can be set")),
     };
-    let attempts = table.attempts.unwrap_or(ATTEMPTS);
-    if !(1..=ATTEMPTS_MAX).contains(&attempts) {
-        return Err(invalid("[notify] attempts", format!("{attempts} is not between 1 and {ATTEMPTS_MAX}")));
-    }
-    let again_after = table.again_after.unwrap_or_else(|| AGAIN_AFTER.to_owned());
     Ok(NotifySettings {
         command,
-        on: events(table.on)?,
-        again_after: parse_duration(&again_after).map_err(|problem| invalid("[notify] again_after", problem))?,
-        timeout: Duration::from_secs(table.timeout_secs.unwrap_or(TIMEOUT_SECS)),
-        attempts,
+        on: events(&table.on)?,
+        again_after: parse_duration(&table.again_after).map_err(|problem| invalid("[notify] again_after", problem))?,
+        timeout: Duration::from_secs(table.timeout_secs),
+        attempts: table.attempts,
         kind: table.kind.as_deref().map(kind).transpose()?,
         webhook,
     })
@@ -241,23 +244,17 @@ fn kind(name: &str) -> Result<ReceiverKind, ConfigError> {
 
 /// Returns a text of the command. A path that begins with `~/`, `./` or `../` is like every path of the file: `~` is
 /// the home folder, and other paths are relative to the file. So is a program with a `/`. All other texts stay.
-fn command_path(
-    is_program: bool,
-    text: String,
-    from_folder: impl Fn(PathBuf) -> PathBuf,
-) -> Result<String, ConfigError> {
+fn command_path(is_program: bool, text: String, folder: &Path) -> Result<String, ConfigError> {
     let is_path = ["~/", "./", "../"].iter().any(|begin| text.starts_with(begin)) || (is_program && text.contains('/'));
     if !is_path {
         return Ok(text);
     }
     let path = expand_tilde(PathBuf::from(&text)).map_err(|problem| invalid("[notify] command", problem))?;
-    let path = from_folder(path).into_os_string();
+    let path = folder.join(path).into_os_string();
     path.into_string().map_err(|_| invalid("[notify] command", format!("'{text}' leads to a path that is not UTF-8")))
 }
 
-/// Returns the events with these names; all events if the key is not set. Fails for an empty list or an unknown name.
-fn events(names: Option<Vec<String>>) -> Result<Vec<NotifyEvent>, ConfigError> {
-    let Some(names) = names else { return Ok(NotifyEvent::CHOICES.to_vec()) };
+fn events(names: &[String]) -> Result<Vec<NotifyEvent>, ConfigError> {
     if names.is_empty() {
         return Err(invalid("[notify] on", "it names no event: to turn notifications off, leave command and url out"));
     }
@@ -269,34 +266,6 @@ fn events(names: Option<Vec<String>>) -> Result<Vec<NotifyEvent>, ConfigError> {
     names.iter().map(event).collect()
 }
 
-/// Returns this section of the file that `init` writes.
-pub(super) fn template() -> String {
-    format!(
-        r#"[notify]
-# Notifications: when a run fails, needs attention, or succeeds after failures. `studysync check --notify` sends a test message.
-# A program with its arguments; ~/ is your home, ./ and ../ begin at the folder of this file. It gets the run JSON on standard input, and the environment variables STUDYSYNC_EVENT, STUDYSYNC_OUTCOME,
-# STUDYSYNC_EXIT_CODE and STUDYSYNC_SUMMARY.
-# command = ["/usr/local/bin/tell", "studysync"]
-# A webhook: a POST of JSON. A chat gets what it shows; another receiver gets `text`, `event`, `health` and `run`.
-# url = "https://hooks.example.com/services/..."
-# A file that contains only the URL of the webhook, instead of url. The URL is a secret: everyone who knows it can post.
-# url_file = "/run/secrets/studysync-notify"
-# The environment variable with the URL, instead of url.
-# url_env = "NOTIFY_URL"
-# The kind of receiver: slack, teams, google_chat, discord or generic. The default is guessed from the host of the URL.
-# kind = "generic"
-# The events that are reported.
-# on = ["failed", "needs_a_look", "recovered"]
-# Time after which a continuing failure is reported again. A continuing need for attention is reported only once.
-# again_after = "{AGAIN_AFTER}"
-# Time limit of an attempt.
-# timeout_secs = {TIMEOUT_SECS}
-# Attempts at the end of a run. The next run retries a notification that was not delivered.
-# attempts = {ATTEMPTS}
-"#
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -306,7 +275,7 @@ mod tests {
         let expanded = |texts: &[&str]| {
             let texts = texts.iter().map(|text| (*text).to_owned()).collect();
             let table = NotifyTable { command: Some(texts), ..NotifyTable::default() };
-            resolve(table, |path| PathBuf::from("/etc/studysync").join(path)).map(|settings| settings.command)
+            resolve(table, Path::new("/etc/studysync")).map(|settings| settings.command)
         };
         let home = crate::config::environment::variable("HOME").unwrap();
         assert_eq!(expanded(&["./tell", "now"]).unwrap(), ["/etc/studysync/./tell", "now"]);

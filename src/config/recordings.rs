@@ -2,23 +2,28 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use super::{
+    declare::{default, table},
+    error::{ConfigError, invalid},
+};
 
-use super::error::{ConfigError, invalid};
-
-const RUN_LIMIT_MB: u64 = 10_000;
 const FILE_LIMIT_MB: u64 = 1_000;
 /// The default folder of recordings: in the Parquet folder, else next to the state file.
 pub(super) const FOLDER: &str = "recordings";
 const MB: u64 = 1_000_000;
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct RecordingsTable {
-    pub enabled: Option<bool>,
-    pub path: Option<PathBuf>,
-    pub run_limit_mb: Option<u64>,
-    pub file_limit_mb: Option<u64>,
+table! {
+    RecordingsTable {
+        "Download the files of recorded answers (VIDEOVOICE) after the answers. A file is named after its content; response_media has its status,"
+        "hash, size and media type. Erasing a person removes the files. Off by default: recordings are large, and contain faces and voices."
+        enabled: bool = false;
+        "The folder of the recordings. With a Parquet warehouse the default is recordings in the Parquet folder."
+        path: Option<PathBuf> => default("studysync-state/recordings");
+        "Limit of one run, in millions of bytes; the next run downloads the rest."
+        run_limit_mb: u64 = 10_000;
+        "Size above which a recording is not downloaded, in millions of bytes."
+        file_limit_mb: Option<u64> => default(FILE_LIMIT_MB);
+    }
 }
 
 /// `[recordings]`.
@@ -37,19 +42,19 @@ pub struct RecordingsSettings {
 /// Returns the settings of recordings. `path` is the folder, with its links resolved. Fails if a limit is 0, or if the
 /// limit of a file is above that of a run.
 pub(super) fn resolve(table: &RecordingsTable, path: PathBuf) -> Result<RecordingsSettings, ConfigError> {
-    let limit = |setting: &str, limit_mb: Option<u64>, default: u64| match limit_mb {
-        Some(0) => Err(invalid(setting, "0 would download nothing: set `enabled = false` instead")),
-        limit_mb => Ok(limit_mb.unwrap_or(default).saturating_mul(MB)),
+    let limit = |setting: &str, limit_mb: u64| match limit_mb {
+        0 => Err(invalid(setting, "0 would download nothing: set `enabled = false` instead")),
+        limit_mb => Ok(limit_mb.saturating_mul(MB)),
     };
-    let run_limit_bytes = limit("[recordings] run_limit_mb", table.run_limit_mb, RUN_LIMIT_MB)?;
-    let file_limit_bytes =
-        limit("[recordings] file_limit_mb", table.file_limit_mb, FILE_LIMIT_MB.min(run_limit_bytes / MB))?;
+    let run_limit_bytes = limit("[recordings] run_limit_mb", table.run_limit_mb)?;
+    let file_limit_mb = table.file_limit_mb.unwrap_or(FILE_LIMIT_MB.min(run_limit_bytes / MB));
+    let file_limit_bytes = limit("[recordings] file_limit_mb", file_limit_mb)?;
     if file_limit_bytes > run_limit_bytes {
         let problem =
             format!("{} is more than run_limit_mb: no run could download such a recording", file_limit_bytes / MB);
         return Err(invalid("[recordings] file_limit_mb", problem));
     }
-    Ok(RecordingsSettings { is_enabled: table.enabled.unwrap_or(false), path, run_limit_bytes, file_limit_bytes })
+    Ok(RecordingsSettings { is_enabled: table.enabled, path, run_limit_bytes, file_limit_bytes })
 }
 
 /// Checks that recordings have a separate folder. In the folders of the state, the archive and the tables, other rules
@@ -84,21 +89,4 @@ pub(super) fn check_folder(
         Ok(_) => refused("in the Parquet folder, where only 'recordings' is allowed:", &parquet),
         Err(_) => Ok(()),
     }
-}
-
-/// Returns this section of the file that `init` writes.
-pub(super) fn template() -> String {
-    format!(
-        r#"[recordings]
-# Download the files of recorded answers (VIDEOVOICE) after the answers. A file is named after its content; response_media has its status,
-# hash, size and media type. Erasing a person removes the files. Off by default: recordings are large, and contain faces and voices.
-# enabled = false
-# The folder of the recordings. With a Parquet warehouse the default is {FOLDER} in the Parquet folder.
-# path = "studysync-state/{FOLDER}"
-# Limit of one run, in millions of bytes; the next run downloads the rest.
-# run_limit_mb = {RUN_LIMIT_MB}
-# Size above which a recording is not downloaded, in millions of bytes.
-# file_limit_mb = {FILE_LIMIT_MB}
-"#
-    )
 }

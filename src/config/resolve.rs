@@ -9,22 +9,20 @@ use std::{
 use crate::model::{Stream, WarehouseKind, WarehousePaths};
 
 use super::{
-    ArchiveChoice, AuthChoice, MetricsSettings, Overrides, RecordingsSettings, ServiceSettings, Settings,
-    ThrottleSettings, WarehouseSettings,
-    defaults::{
-        API_KEY_ENV, ARCHIVE_FOLDER, CONFIG_FILE_NAME, ENVIRONMENT, GRACE_DAYS, IN_FLIGHT_MAX, LOCK_WAIT_SECS,
-        MEMORY_LIMIT_MB, MEMORY_LIMIT_MB_MIN, PATIENCE_SECS, STATE_PATH, TIMEOUT_SECS,
-    },
+    declare::Setting,
     error::{ConfigError, invalid},
-    file::{ConfigFile, EraseTable, ServiceTable, ThrottleTable, WarehouseTable},
-    limits,
-    locations::{default_page_folder, resolve_links, resolve_state_links},
-    notify, paths, recordings,
+    notify,
+    paths::{ARCHIVE_FOLDER, ArchiveChoice, default_page_folder, expand_tilde, resolve_links, resolve_state_links},
+    recordings,
     secret::SecretKeys,
     serve,
     setting_variables::{SettingVariables, config_file},
+    settings::{
+        AuthChoice, CONFIG_FILE_NAME, MetricsSettings, Overrides, ServiceSettings, Settings, ThrottleSettings,
+        WarehouseSettings,
+    },
     streams,
-    tilde::expand_tilde,
+    tables::{ConfigFile, EraseTable, MEMORY_LIMIT_MB_MIN, ServiceTable, ThrottleTable, WarehouseTable},
 };
 
 const SPOOL_FOLDER: &str = "spool";
@@ -75,18 +73,15 @@ pub(super) fn resolve_file(
     config: Option<PathBuf>,
     mut overrides: Overrides,
 ) -> Result<Settings, ConfigError> {
-    paths::expand_all(&mut file, &mut overrides)?;
-    limits::check(&file)?;
+    let folder = config.as_deref().and_then(Path::parent).unwrap_or(Path::new("")).to_owned();
+    resolve_paths(&mut file, &folder, &mut overrides)?;
+    check_ranges(&mut file)?;
     let mut tables = streams::by_stream(std::mem::take(&mut file.streams))?;
-    let folder = config.as_deref().and_then(Path::parent).map(Path::to_owned).unwrap_or_default();
-    let from_folder = |path: PathBuf| folder.join(path);
-    let service = service(file.service, &mut overrides, from_folder)?;
+    let service = service(file.service, &mut overrides)?;
     let throttle = throttle(&file.throttle, &overrides)?;
-    let state_path =
-        overrides.state.take().or(file.state.path.map(from_folder)).unwrap_or_else(|| from_folder(STATE_PATH.into()));
+    let state_path = overrides.state.take().unwrap_or(file.state.path);
     let archive = overrides.archive.take().unwrap_or_else(|| match file.archive.path {
-        Some(path) if path.as_os_str() == "none" => ArchiveChoice::Nothing,
-        Some(path) => ArchiveChoice::Folder(from_folder(path)),
+        Some(choice) => choice,
         None => ArchiveChoice::Folder(default_page_folder(&state_path, ARCHIVE_FOLDER)),
     });
     let archive_root = match &archive {
@@ -95,16 +90,17 @@ pub(super) fn resolve_file(
     };
     let archive_owner = state_path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let (state_path, archive_root) = (resolve_state_links(state_path)?, resolve_links(archive_root)?);
-    let warehouse = warehouse(file.warehouse, &mut overrides, from_folder)?;
+    let warehouse = warehouse(file.warehouse, &mut overrides)?;
     let parquet = warehouse.paths.get(&WarehouseKind::Parquet);
-    let recordings_path = file.recordings.path.clone().map(from_folder).unwrap_or_else(|| match parquet {
+    let recordings_path = file.recordings.path.clone().unwrap_or_else(|| match parquet {
         Some(parquet) => parquet.join(recordings::FOLDER),
         None => default_page_folder(&state_path, recordings::FOLDER),
     });
-    let recordings: RecordingsSettings = recordings::resolve(&file.recordings, resolve_links(recordings_path)?)?;
+    let recordings = recordings::resolve(&file.recordings, resolve_links(recordings_path)?)?;
     recordings::check_folder(&recordings.path, &state_path, &archive_root, parquet)?;
     check_surveys(&overrides)?;
     let drift = streams::drift_policy(&tables)?;
+    let erase_vanished_after_days = erase_vanished_after_days(&file.erase)?;
     let users = streams::users_settings(tables.remove(&Stream::Users).unwrap_or_default(), &overrides.streams)?;
     Ok(Settings {
         streams: streams::enabled(tables, &overrides.streams)?,
@@ -121,43 +117,69 @@ pub(super) fn resolve_file(
         archive_root,
         archive_owner,
         archive_keep_days: file.archive.keep_days,
-        erase_vanished_after_days: erase_vanished_after_days(&file.erase)?,
+        erase_vanished_after_days,
         recordings,
-        serve: serve::resolve(file.serve, from_folder)?,
-        metrics: MetricsSettings { textfile: file.metrics.textfile.map(from_folder) },
-        notify: notify::resolve(file.notify, from_folder)?,
+        serve: serve::resolve(file.serve)?,
+        metrics: MetricsSettings { textfile: file.metrics.textfile },
+        notify: notify::resolve(file.notify, &folder)?,
         deadline: overrides.deadline,
         max_requests: overrides.max_requests,
     })
 }
 
-/// Merges `[service]` with the command line. `from_folder` resolves a path of the file, which is relative to the folder
-/// of the file.
-fn service(
-    table: ServiceTable,
-    overrides: &mut Overrides,
-    from_folder: impl Fn(PathBuf) -> PathBuf,
-) -> Result<ServiceSettings, ConfigError> {
+/// Replaces `~` by the home folder in every path of the file and of the command line. A path of the file is relative to
+/// `folder`, which has the file.
+fn resolve_paths(file: &mut ConfigFile, folder: &Path, overrides: &mut Overrides) -> Result<(), ConfigError> {
+    let of_file = file.settings().filter_map(|Setting { key, value }| Some((key.label(), value.path()?, folder)));
+    let flags = [
+        ("--api-key-file", overrides.api_key_file.as_mut()),
+        ("--state", overrides.state.as_mut()),
+        ("--archive", overrides.archive.as_mut().and_then(ArchiveChoice::folder_mut)),
+    ];
+    let warehouses = overrides.warehouses.iter_mut().map(|(kind, path)| (format!("--{}", kind.name()), path));
+    let flags = flags.into_iter().filter_map(|(flag, path)| Some((flag.to_owned(), path?)));
+    let of_flags = warehouses.chain(flags).map(|(flag, path)| (flag, path, Path::new("")));
+    // Joined with an empty folder, a path of the command line stays as it is.
+    for (setting, path, folder) in of_file.chain(of_flags) {
+        let expanded = expand_tilde(std::mem::take(path)).map_err(|problem| invalid(setting, problem))?;
+        *path = folder.join(expanded);
+    }
+    Ok(())
+}
+
+/// Checks every number of the file that has a range.
+fn check_ranges(file: &mut ConfigFile) -> Result<(), ConfigError> {
+    for Setting { key, value } in file.settings() {
+        let (Some(number), Some(range)) = (value.number(), &key.range) else { continue };
+        if !range.contains(&number) {
+            return Err(invalid(key.label(), format!("{number} is not between {} and {}", range.start(), range.end())));
+        }
+    }
+    Ok(())
+}
+
+/// Merges `[service]` with the command line.
+fn service(table: ServiceTable, overrides: &mut Overrides) -> Result<ServiceSettings, ConfigError> {
     let api_key_keys = SecretKeys {
         table: "service",
         name: "api_key",
         // `--api-key-file` wins over a command in the file as well.
         command: table.api_key_command.filter(|_| overrides.api_key_file.is_none()),
-        file: overrides.api_key_file.take().or(table.api_key_file.map(from_folder)),
+        file: overrides.api_key_file.take().or(table.api_key_file),
         variable: table.api_key_env,
-        default_variable: API_KEY_ENV,
+        noun: "the key",
     };
     let base_url = overrides.base_url.take().or(table.base_url);
     Ok(ServiceSettings {
         base_url: base_url.map(|url| url.trim().trim_end_matches('/').to_owned()),
-        environment: table.environment.unwrap_or_else(|| ENVIRONMENT.to_owned()),
+        environment: table.environment,
         api_key_source: api_key_keys.resolve()?,
-        timeout: Duration::from_secs(table.timeout_secs.unwrap_or(TIMEOUT_SECS)),
-        auth: match table.auth.as_deref() {
-            None | Some("documented") => AuthChoice::Documented,
-            Some("bearer") => AuthChoice::Bearer,
-            Some("api-key") => AuthChoice::ApiKey,
-            Some(other) => {
+        timeout: Duration::from_secs(table.timeout_secs),
+        auth: match table.auth.as_str() {
+            "documented" => AuthChoice::Documented,
+            "bearer" => AuthChoice::Bearer,
+            "api-key" => AuthChoice::ApiKey,
+            other => {
                 let problem = format!("'{other}' is neither 'documented' nor 'bearer' nor 'api-key'");
                 return Err(invalid("[service] auth", problem));
             }
@@ -167,7 +189,7 @@ fn service(
 
 /// Merges `[throttle]` with the command line. Fails if a number is outside its range.
 fn throttle(table: &ThrottleTable, overrides: &Overrides) -> Result<ThrottleSettings, ConfigError> {
-    let in_flight_max = overrides.concurrency.or(table.in_flight_max).unwrap_or(IN_FLIGHT_MAX);
+    let in_flight_max = overrides.concurrency.unwrap_or(table.in_flight_max);
     if !(1..=IN_FLIGHT_LIMIT).contains(&in_flight_max) {
         let problem = format!("{in_flight_max} is not between 1 and {IN_FLIGHT_LIMIT}");
         let is_flag = overrides.concurrency.is_some();
@@ -179,48 +201,41 @@ fn throttle(table: &ThrottleTable, overrides: &Overrides) -> Result<ThrottleSett
     Ok(ThrottleSettings {
         in_flight_max,
         requests_per_sec_max: table.requests_per_sec_max,
-        patience: Duration::from_secs(table.patience_secs.unwrap_or(PATIENCE_SECS)),
+        patience: Duration::from_secs(table.patience_secs),
         ignores_stored_retry_after: overrides.ignore_rate_limit,
     })
 }
 
-/// Merges `[warehouse]` with the command line, and checks the result. `from_folder` resolves a path of the file, which
-/// is relative to the folder of the file.
-fn warehouse(
-    mut table: WarehouseTable,
-    overrides: &mut Overrides,
-    from_folder: impl Fn(PathBuf) -> PathBuf,
-) -> Result<WarehouseSettings, ConfigError> {
-    let memory_limit_mb = table.memory_limit_mb.unwrap_or(MEMORY_LIMIT_MB);
+/// Merges `[warehouse]` with the command line, and checks the result.
+fn warehouse(mut table: WarehouseTable, overrides: &mut Overrides) -> Result<WarehouseSettings, ConfigError> {
     let mut paths = WarehousePaths::new();
     for kind in WarehouseKind::ALL {
-        let path = table.path_of(kind).take().map(&from_folder);
-        if let Some(path) = overrides.warehouses.remove(&kind).or(path) {
+        if let Some(path) = overrides.warehouses.remove(&kind).or(table.path_of(kind).take()) {
             paths.insert(kind, resolve_links(path)?);
         }
     }
     let warehouse = WarehouseSettings {
         paths,
-        parquet_by_day: match table.parquet_partition.as_deref() {
-            None | Some("month") => false,
-            Some("day") => true,
-            Some(other) => {
+        parquet_by_day: match table.parquet_partition.as_str() {
+            "month" => false,
+            "day" => true,
+            other => {
                 let problem = format!("'{other}' is neither 'month' nor 'day'");
                 return Err(invalid("[warehouse] parquet_partition", problem));
             }
         },
-        memory_limit_bytes: memory_limit_mb.saturating_mul(1024 * 1024),
-        lock_wait: Duration::from_secs(table.lock_wait_secs.unwrap_or(LOCK_WAIT_SECS)),
-        publish: table.publish.map(&from_folder).map(resolve_links).transpose()?,
-        full_text_search: table.full_text_search.unwrap_or(false),
-        extension_directory: table.extension_directory.map(&from_folder),
+        memory_limit_bytes: table.memory_limit_mb.saturating_mul(1024 * 1024),
+        lock_wait: Duration::from_secs(table.lock_wait_secs),
+        publish: table.publish.map(resolve_links).transpose()?,
+        full_text_search: table.full_text_search,
+        extension_directory: table.extension_directory,
     };
     check_publish(&warehouse)?;
     if warehouse.full_text_search && !warehouse.paths.contains_key(&WarehouseKind::DuckDb) {
         let problem = "it is an index in the DuckDB file, and no [warehouse] duckdb is set";
         return Err(invalid("[warehouse] full_text_search", problem));
     }
-    check_memory_limit(&warehouse, memory_limit_mb)?;
+    check_memory_limit(&warehouse, table.memory_limit_mb)?;
     Ok(warehouse)
 }
 
@@ -259,10 +274,10 @@ fn check_surveys(overrides: &Overrides) -> Result<(), ConfigError> {
 
 /// Returns the days after which vanished sessions are erased; `None` keeps them.
 fn erase_vanished_after_days(table: &EraseTable) -> Result<Option<u32>, ConfigError> {
-    match table.on_vanish.as_deref() {
-        None | Some("keep") => Ok(None),
-        Some("erase") => Ok(Some(table.grace_days.unwrap_or(GRACE_DAYS))),
-        Some(other) => Err(invalid("[erase] on_vanish", format!("'{other}' is neither 'keep' nor 'erase'"))),
+    match table.on_vanish.as_str() {
+        "keep" => Ok(None),
+        "erase" => Ok(Some(table.grace_days)),
+        other => Err(invalid("[erase] on_vanish", format!("'{other}' is neither 'keep' nor 'erase'"))),
     }
 }
 

@@ -10,7 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{ConfigError, environment::variable, error::invalid};
+use super::{
+    environment::{is_variable_name, variable},
+    error::{ConfigError, invalid},
+};
 use crate::{
     process_group::ProcessGroup,
     redact::{ApiKey, bare_secret},
@@ -81,10 +84,10 @@ pub(super) struct SecretKeys {
     pub name: &'static str,
     pub file: Option<PathBuf>,
     pub command: Option<String>,
-    /// The variable that the configuration names; `None` if it names none.
-    pub variable: Option<String>,
-    /// The variable that is read if the configuration names no source.
-    pub default_variable: &'static str,
+    /// The variable, which is read without a file and a command.
+    pub variable: String,
+    /// What the secret is called in the error for a variable whose name cannot be one.
+    pub noun: &'static str,
 }
 
 impl SecretKeys {
@@ -94,15 +97,23 @@ impl SecretKeys {
     /// A file and a command are both set, or the command is empty.
     pub fn resolve(self) -> Result<SecretSource, ConfigError> {
         let setting = format!("[{}] {}_command", self.table, self.name);
+        let variable = variable_name(&format!("[{}] {}_env", self.table, self.name), self.variable, self.noun)?;
         match (self.file, self.command) {
             (Some(_), Some(_)) => Err(invalid(setting, format!("{}_file is set too: keep one of the two", self.name))),
             (_, Some(command)) if command.trim().is_empty() => Err(invalid(setting, "the command is empty")),
             (Some(file), None) => Ok(SecretSource::File(file)),
             (None, Some(command)) => Ok(SecretSource::Command(command)),
-            (None, None) => {
-                Ok(SecretSource::Variable(self.variable.unwrap_or_else(|| self.default_variable.to_owned())))
-            }
+            (None, None) => Ok(SecretSource::Variable(variable)),
         }
+    }
+}
+
+/// Checks the name of the variable that a key names; `noun` is what the variable has. The error does not show the name,
+/// which may be the secret.
+pub(super) fn variable_name(setting: &str, name: String, noun: &str) -> Result<String, ConfigError> {
+    match is_variable_name(&name) {
+        true => Ok(name),
+        false => Err(invalid(setting, format!("expected the name of an environment variable, not {noun} itself"))),
     }
 }
 
@@ -326,8 +337,8 @@ mod tests {
     fn a_file_and_a_command_for_one_secret_are_refused() {
         let resolved = |file: Option<&str>, command: Option<&str>| {
             let (file, command) = (file.map(PathBuf::from), command.map(str::to_owned));
-            let keys =
-                SecretKeys { table: "service", name: "api_key", file, command, variable: None, default_variable: "X" };
+            let variable = "X".to_owned();
+            let keys = SecretKeys { table: "service", name: "api_key", file, command, variable, noun: "the key" };
             keys.resolve().map_err(|error| error.to_string())
         };
         assert_eq!(resolved(None, None), Ok(SecretSource::Variable("X".to_owned())));

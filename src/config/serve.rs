@@ -3,52 +3,64 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use serde::Deserialize;
-
 use crate::{model::parse_duration, redact::ApiKey};
 
 use super::{
-    defaults::OFF,
+    declare::{DAY_SECS, example, table},
     error::{ConfigError, invalid},
     secret::{SecretKeys, SecretSource, read_secret},
 };
 
 const LISTEN: &str = "127.0.0.1:8788";
+/// The value that switches off a setting which otherwise takes a path, a schedule or a length of time.
+const OFF: &str = "off";
 const WEBHOOK_PATH: &str = "/webhook";
-const TOKEN_ENV: &str = "STUDYSYNC_WEBHOOK_SECRET";
 const STATUS_TOKEN_ENV: &str = "STUDYSYNC_STATUS_TOKEN";
 /// A shorter token could be guessed.
 const STATUS_TOKEN_BYTES_MIN: usize = 16;
-const STATUS_PAGE_ON: &str = "on";
-const SCHEDULE: &str = "0 2 * * *";
-const TIMEZONE: &str = "UTC";
-const JITTER_SECS: u64 = 60;
 const JITTER_SECS_MAX: u64 = 6 * 3600;
-const WAKE_SECS: u64 = 60;
-const FLUSH_SECS: u64 = 30;
 /// Paths that `serve` uses itself.
 const RESERVED_PATHS: [&str; 9] =
     ["/", "/healthz", "/readyz", "/metrics", "/events", "/login", "/api/status", "/status.css", "/status.js"];
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct ServeTable {
-    pub listen: Option<String>,
-    pub webhook: Option<String>,
-    pub token_env: Option<String>,
-    pub token_file: Option<PathBuf>,
-    pub token_command: Option<String>,
-    pub environment_id: Option<String>,
-    pub schedule: Option<String>,
-    pub timezone: Option<String>,
-    pub jitter_secs: Option<u64>,
-    pub wake_secs: Option<u64>,
-    pub flush_secs: Option<u64>,
-    pub max_lag: Option<String>,
-    pub status_page: Option<String>,
-    pub status_token_env: Option<String>,
-    pub status_token_file: Option<PathBuf>,
-    pub status_token_command: Option<String>,
+table! {
+    ServeTable {
+        "`studysync serve` receives webhooks of the service and runs `sync` by a schedule. It speaks plain HTTP: put a TLS proxy in front of it."
+        "The address to listen on."
+        listen: String = LISTEN.into();
+        r#"The path that receives webhooks, or "off"."#
+        webhook: String = WEBHOOK_PATH.into();
+        "The environment variable with the bearer secret of webhooks."
+        token_env: String = "STUDYSYNC_WEBHOOK_SECRET".into();
+        "A file that contains only the secret, instead of the variable."
+        token_file: Option<PathBuf> => example("/run/secrets/studysync-webhook");
+        "A command line for /bin/sh that prints the secret, instead of the variable."
+        token_command: Option<String> => example("vault kv get -field=webhook secret/studysync");
+        "The `environmentId` of the webhooks to accept; without it, the one of the first webhook. Webhooks of other environments are stored as"
+        "other_environment and change nothing."
+        environment_id: Option<String> => example("12345");
+        r#"When `sync` runs: minute, hour, day of month, month, day of week; or "off". After missed runs, one run starts at once."#
+        schedule: String = "0 2 * * *".into();
+        "The time zone of the schedule."
+        timezone: String = "UTC".into();
+        "The largest random delay of a scheduled run, so that not all clients send requests at the full hour."
+        jitter_secs: u64 = 60;
+        "A webhook starts a scan of the data that it reports, after this time to collect further webhooks. 0 starts no scan."
+        wake_secs: u64 = 60, in 0..=DAY_SECS;
+        "Time to collect webhooks before they are written to the warehouses together."
+        flush_secs: u64 = 30, in 0..=DAY_SECS;
+        r#"The lag of a stream above which /healthz is red, after the first complete night; or "off". Without it: two hours more than the longest"#
+        "time between two scheduled runs."
+        max_lag: Option<String> => example("26h");
+        r#"The status page at /: "on" or "off". On an address other than loopback it needs a token."#
+        status_page: String = "on".into();
+        "The environment variable with the token of the status page: 16 characters or more."
+        status_token_env: String = STATUS_TOKEN_ENV.into();
+        "A file that contains only the token of the status page, instead of the variable."
+        status_token_file: Option<PathBuf> => example("/run/secrets/studysync-status");
+        "A command line for /bin/sh that prints the token of the status page, instead of the variable."
+        status_token_command: Option<String> => example("vault kv get -field=status secret/studysync");
+    }
 }
 
 /// `[serve]`.
@@ -139,51 +151,46 @@ impl ServeSettings {
     }
 }
 
-/// Returns the settings of `[serve]`. `from_folder` resolves a path that is relative to the configuration file.
-pub(super) fn resolve(
-    table: ServeTable,
-    from_folder: impl Fn(PathBuf) -> PathBuf,
-) -> Result<ServeSettings, ConfigError> {
-    let listen = table.listen.as_deref().unwrap_or(LISTEN);
-    let listen = listen.parse().map_err(|_| {
-        invalid("[serve] listen", format!("'{listen}' is not an address with a port, such as {LISTEN}"))
+/// Returns the settings of `[serve]`.
+pub(super) fn resolve(table: ServeTable) -> Result<ServeSettings, ConfigError> {
+    let listen = table.listen.parse().map_err(|_| {
+        invalid("[serve] listen", format!("'{}' is not an address with a port, such as {LISTEN}", table.listen))
     })?;
-    let jitter_secs = table.jitter_secs.unwrap_or(JITTER_SECS);
-    if jitter_secs > JITTER_SECS_MAX {
-        return Err(invalid("[serve] jitter_secs", format!("{jitter_secs} is more than {JITTER_SECS_MAX}")));
+    if table.jitter_secs > JITTER_SECS_MAX {
+        let problem = format!("{} is more than {JITTER_SECS_MAX}", table.jitter_secs);
+        return Err(invalid("[serve] jitter_secs", problem));
     }
-    let schedule = table.schedule.unwrap_or_else(|| SCHEDULE.to_owned());
     let token_source = SecretKeys {
         table: "serve",
         name: "token",
-        file: table.token_file.map(&from_folder),
+        file: table.token_file,
         command: table.token_command,
         variable: table.token_env,
-        default_variable: TOKEN_ENV,
+        noun: "the secret",
     };
     let status_token_source = SecretKeys {
         table: "serve",
         name: "status_token",
-        file: table.status_token_file.map(&from_folder),
+        file: table.status_token_file,
         command: table.status_token_command,
         variable: table.status_token_env,
-        default_variable: STATUS_TOKEN_ENV,
+        noun: "the token",
     };
-    let has_status_page = match table.status_page.as_deref() {
-        None | Some(STATUS_PAGE_ON) => true,
-        Some(OFF) => false,
-        Some(other) => return Err(invalid("[serve] status_page", format!("'{other}' is neither 'on' nor 'off'"))),
+    let has_status_page = match table.status_page.as_str() {
+        "on" => true,
+        OFF => false,
+        other => return Err(invalid("[serve] status_page", format!("'{other}' is neither 'on' nor 'off'"))),
     };
     Ok(ServeSettings {
         listen,
         webhook: webhook_path(table.webhook)?,
         token_source: token_source.resolve()?,
         environment_id: table.environment_id.map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()),
-        schedule: (schedule != OFF).then_some(schedule),
-        timezone: table.timezone.unwrap_or_else(|| TIMEZONE.to_owned()),
-        jitter: Duration::from_secs(jitter_secs),
-        wake: Duration::from_secs(table.wake_secs.unwrap_or(WAKE_SECS)),
-        flush: Duration::from_secs(table.flush_secs.unwrap_or(FLUSH_SECS).max(1)),
+        schedule: (table.schedule != OFF).then_some(table.schedule),
+        timezone: table.timezone,
+        jitter: Duration::from_secs(table.jitter_secs),
+        wake: Duration::from_secs(table.wake_secs),
+        flush: Duration::from_secs(table.flush_secs.max(1)),
         has_status_page,
         status_token_source: status_token_source.resolve()?,
         max_lag: match table.max_lag.as_deref() {
@@ -198,8 +205,7 @@ pub(super) fn resolve(
 ///
 /// # Errors
 /// The text is no path, or `serve` uses the path itself.
-fn webhook_path(path: Option<String>) -> Result<Option<String>, ConfigError> {
-    let path = path.unwrap_or_else(|| WEBHOOK_PATH.to_owned());
+fn webhook_path(path: String) -> Result<Option<String>, ConfigError> {
     if path == OFF {
         return Ok(None);
     }
@@ -236,56 +242,13 @@ fn path_problem(path: &str) -> Option<String> {
     })
 }
 
-/// Returns this section of the file that `init` writes.
-pub(super) fn template() -> String {
-    format!(
-        r#"[serve]
-# `studysync serve` receives webhooks of the service and runs `sync` by a schedule. It speaks plain HTTP: put a TLS proxy in front of it.
-# The address to listen on.
-# listen = "{LISTEN}"
-# The path that receives webhooks, or "off".
-# webhook = "{WEBHOOK_PATH}"
-# The environment variable with the bearer secret of webhooks.
-# token_env = "{TOKEN_ENV}"
-# A file that contains only the secret, instead of the variable.
-# token_file = "/run/secrets/studysync-webhook"
-# A command line for /bin/sh that prints the secret, instead of the variable.
-# token_command = "vault kv get -field=webhook secret/studysync"
-# The `environmentId` of the webhooks to accept; without it, the one of the first webhook. Webhooks of other environments are stored as
-# other_environment and change nothing.
-# environment_id = "12345"
-# When `sync` runs: minute, hour, day of month, month, day of week; or "off". After missed runs, one run starts at once.
-# schedule = "{SCHEDULE}"
-# The time zone of the schedule.
-# timezone = "{TIMEZONE}"
-# The largest random delay of a scheduled run, so that not all clients send requests at the full hour.
-# jitter_secs = {JITTER_SECS}
-# A webhook starts a scan of the data that it reports, after this time to collect further webhooks. 0 starts no scan.
-# wake_secs = {WAKE_SECS}
-# Time to collect webhooks before they are written to the warehouses together.
-# flush_secs = {FLUSH_SECS}
-# The lag of a stream above which /healthz is red, after the first complete night; or "off". Without it: two hours more than the longest
-# time between two scheduled runs.
-# max_lag = "26h"
-# The status page at /: "on" or "off". On an address other than loopback it needs a token.
-# status_page = "{STATUS_PAGE_ON}"
-# The environment variable with the token of the status page: 16 characters or more.
-# status_token_env = "{STATUS_TOKEN_ENV}"
-# A file that contains only the token of the status page, instead of the variable.
-# status_token_file = "/run/secrets/studysync-status"
-# A command line for /bin/sh that prints the token of the status page, instead of the variable.
-# status_token_command = "vault kv get -field=status secret/studysync"
-"#
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_webhook_path_can_be_requested_or_is_refused() {
-        let path = |path: &str| webhook_path(Some(path.to_owned())).map_err(|error| error.to_string());
+        let path = |path: &str| webhook_path(path.to_owned()).map_err(|error| error.to_string());
         for usual in ["/webhook", "/:id", "/a/:id/b", "/a%20b", "/w%C3%A9b", "/a.b/~c@d,e;f=(g)!", "/metrics/"] {
             assert_eq!(path(usual).unwrap().as_deref(), Some(usual));
         }

@@ -4,11 +4,12 @@
 use std::path::PathBuf;
 
 use super::{
+    declare::{PREFIX, SettingKey, ValueType},
     environment::{names_with_prefix, variable, variables_with_prefix},
     error::{ConfigError, invalid},
-    keys::{PREFIX, SettingKey, ValueType, keys},
+    paths::expand_tilde,
     secret::is_secret_key,
-    tilde::expand_tilde,
+    tables::keys,
 };
 
 /// The variable that names the configuration file.
@@ -65,7 +66,7 @@ impl SettingVariables {
             let name = key.variable();
             let Some(variable) = self.0.iter().find(|variable| variable.name == name) else { continue };
             let value = toml_value(&key, variable.text.trim()).map_err(|problem| invalid(&name, problem))?;
-            let table = table_of(file, key.table);
+            let table = table_of(file, &key.table);
             let table = table.ok_or_else(|| invalid(&name, format!("[{}] is not a table in the file", key.table)))?;
             // The variable replaces an alternative key of the file. If variables set two alternative keys, the settings
             // are refused later, as if the file had both keys.

@@ -10,11 +10,20 @@ use crate::{
 };
 
 use super::{
-    MetricsSettings, NotifySettings, RecordingsSettings, ServeSettings,
-    defaults::{CONFIG_FILE_NAME, EXAMPLE_URL},
     error::ConfigError,
+    notify::NotifySettings,
+    paths::ArchiveChoice,
+    recordings::RecordingsSettings,
     secret::{SecretSource, read_secret},
+    serve::ServeSettings,
 };
+
+/// The configuration file that is read if it exists and neither `--config` nor `STUDYSYNC_CONFIG` names a file.
+pub const CONFIG_FILE_NAME: &str = "studysync.toml";
+/// Days of history that the first sync reads if the configuration sets no start.
+pub const FIRST_SYNC_DAYS: i64 = 30;
+/// The address in the file that `init` writes. The program refuses it until the user replaces it.
+pub(super) const EXAMPLE_URL: &str = "https://api.example.com";
 
 /// Values of the command line, which win over the file and the environment. `None`, an empty list and `false` override
 /// nothing.
@@ -32,15 +41,6 @@ pub struct Overrides {
     pub deadline: Option<Duration>,
     pub max_requests: Option<u64>,
     pub ignore_rate_limit: bool,
-}
-
-/// `--archive PATH|none`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ArchiveChoice {
-    /// Keeps the pages in this folder.
-    Folder(PathBuf),
-    /// Deletes the pages of a scan once the scan is committed.
-    Nothing,
 }
 
 /// All settings of a command. A secret is read only when a method returns it ([`Settings::api_key`]).
@@ -127,6 +127,13 @@ pub struct ThrottleSettings {
     pub ignores_stored_retry_after: bool,
 }
 
+/// `[metrics]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MetricsSettings {
+    /// The file for node_exporter's textfile collector; `None` writes no file.
+    pub textfile: Option<PathBuf>,
+}
+
 /// `[streams.NAME]`.
 #[derive(Clone, Debug)]
 pub struct StreamSettings {
@@ -138,7 +145,7 @@ pub struct StreamSettings {
     pub settle: Duration,
     pub rescan: RescanRules,
     /// Start of the first sync, epoch milliseconds; `None` starts
-    /// [`FIRST_SYNC_DAYS`](super::FIRST_SYNC_DAYS) days back.
+    /// [`FIRST_SYNC_DAYS`] days back.
     pub since_ms: Option<i64>,
     /// The states of surveys to request. Empty requests all states; streams other than surveys always have it empty.
     pub statuses: Vec<SurveyStatus>,

@@ -3,10 +3,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    StreamSettings, UsersSettings,
-    defaults::{ASK_AGAIN_AFTER, REFRESH_AFTER, SETTLE_SECS},
+    declare::{Setting, SettingKey, Table as _, YEAR_SECS, default, example, table},
     error::{ConfigError, invalid},
-    file::{DriftTable, StreamTable},
+    settings::{StreamSettings, UsersSettings},
 };
 use crate::{
     model::{
@@ -15,6 +14,84 @@ use crate::{
     },
     plan::{RescanRules, Tier},
 };
+
+const SETTLE_SECS: u64 = 600;
+/// Age at which a stored user is read again.
+const REFRESH_AFTER: &str = "30d";
+/// Time after which a user that the service did not know is requested again.
+const ASK_AGAIN_AFTER: &str = "7d";
+
+table! {
+    StreamTable, drift: DriftTable {
+        "Whether the stream is read."
+        enabled: Option<bool> => default(true), of &Stream::ALL;
+        "Optional parts of a response. Without with_deleted_responses, deleted and purged answers look the same."
+        flags: Option<Vec<String>> => default(["with_deleted_responses"]).set().below(
+            r#"flags = ["with_deleted_responses", "with_urls", "with_meta", "with_custom_metadata", "with_snapshots"]"#
+        ), of &[Stream::Responses];
+        "Rows per page, at most 1000."
+        page_rows: Option<u32> => default(1000), of &Stream::LISTS;
+        "Answers younger than this are left to the next run."
+        settle_secs: Option<u64> => default(SETTLE_SECS), in 0..=YEAR_SECS, of &Stream::LISTS;
+        "How often windows are scanned again, by the age of the answers. Only a re-scan finds edits and deletions."
+        rescan: Option<Vec<String>> => default(["3d every run", "30d daily", "365d weekly", "all monthly"]), of &Stream::LISTS;
+        "Start of the first sync; without it, {FIRST_SYNC_DAYS} days back. `studysync backfill --from` pulls older answers."
+        since: Option<String> => example("2026-01-01"), of &Stream::LISTS;
+        "Read only surveys in these states; without it, all. Stored surveys in other states stay unchanged."
+        statuses: Option<Vec<String>> => default(["NEW", "IN_PROGRESS", "PAUSED", "COMPLETED", "DRAFT", "ARCHIVED"])
+            .below("[streams.surveys.drift] and [streams.themes.drift] take the same keys as above."), of &[Stream::Surveys];
+        "Age at which a stored user is read again."
+        refresh_after: Option<String> => default(REFRESH_AFTER), of &[Stream::Users];
+        "Time after which a user that the service did not know (404) is requested again."
+        ask_again_after: Option<String> => default(ASK_AGAIN_AFTER), of &[Stream::Users];
+    }
+}
+
+table! {
+    DriftTable {
+        "The policy for fields that the contract does not know, and for values that their column cannot store:"
+        r#"  "evolve"         store the value as JSON next to the columns; columns never change, and nothing is lost"#
+        r#"  "freeze"         do not apply the window: the stream stops with exit code 1 until you set another policy"#
+        r#"  "discard_row"    store the record's text in the table rejects; exit code 3 for new rejects"#
+        r#"  "discard_value"  leave the value out; the archive has it"#
+        "A changed policy applies to windows that are scanned from now on. `studysync replay` applies it to all windows."
+        unknown_fields: Option<String> => default(DriftMode::default().name()), of &Stream::ALL;
+        type_clashes: Option<String> => default(DriftMode::default().name()), of &Stream::ALL;
+    }
+}
+
+/// Returns the key of `[streams.NAME]` as this stream has it; `None` if the stream does not have it. A key of another
+/// table is returned unchanged.
+pub(super) fn key_of_stream(key: SettingKey) -> Option<SettingKey> {
+    let Some(stream) = stream_of(&key) else { return Some(key) };
+    let is_known = key.streams.contains(&stream);
+    is_known.then(|| match (stream, key.name) {
+        (Stream::Surveys, "enabled") => {
+            let help = &["[streams.studies] is another name of this table.", "Whether the stream is read."];
+            SettingKey { help, ..key }
+        }
+        (Stream::Users, "enabled") => {
+            let help = &[
+                "Whether users are read. Off by default: it takes one request per user whom answers name (external_user_id).",
+            ];
+            SettingKey { help, shown: default(false), ..key }
+        }
+        _ => key,
+    })
+}
+
+/// Returns true if the file that `init` writes shows the key. A key that streams share is shown for responses only,
+/// except `enabled`.
+pub(super) fn is_in_template(key: &SettingKey) -> bool {
+    let is_elsewhere =
+        stream_of(key).is_some_and(|stream| stream != Stream::Responses) && key.streams.contains(&Stream::Responses);
+    key.name == "enabled" || !is_elsewhere
+}
+
+fn stream_of(key: &SettingKey) -> Option<Stream> {
+    let name = key.table.strip_prefix("streams.")?;
+    name.split('.').next()?.parse().ok()
+}
 
 /// The tables `[streams.NAME]` of the file, by stream.
 pub(super) type StreamTables = BTreeMap<Stream, StreamTable>;
@@ -75,19 +152,9 @@ pub(super) fn enabled(mut tables: StreamTables, only: &[Stream]) -> Result<Vec<S
 ///
 /// # Errors
 /// A key that only lists have, or an invalid length of time.
-pub(super) fn users_settings(table: StreamTable, only: &[Stream]) -> Result<UsersSettings, ConfigError> {
+pub(super) fn users_settings(mut table: StreamTable, only: &[Stream]) -> Result<UsersSettings, ConfigError> {
     let label = |key: &str| format!("[streams.users] {key}");
-    let keys_of_lists = [
-        ("flags", table.flags.is_some()),
-        ("page_rows", table.page_rows.is_some()),
-        ("settle_secs", table.settle_secs.is_some()),
-        ("rescan", table.rescan.is_some()),
-        ("since", table.since.is_some()),
-        ("statuses", table.statuses.is_some()),
-    ];
-    if let Some((key, _)) = keys_of_lists.iter().find(|(_, is_set)| *is_set) {
-        return Err(invalid(label(key), "only lists have this key; users are read one by one and have refresh_after"));
-    }
+    check_keys(Stream::Users, &mut table)?;
     let length = |key: &str, text: Option<&str>, default: &str| {
         parse_duration(text.unwrap_or(default)).map_err(|problem| invalid(label(key), problem))
     };
@@ -98,23 +165,33 @@ pub(super) fn users_settings(table: StreamTable, only: &[Stream]) -> Result<User
     })
 }
 
+/// Refuses a key that the stream does not have.
+fn check_keys(stream: Stream, table: &mut StreamTable) -> Result<(), ConfigError> {
+    let mut settings = table.settings(&format!("streams.{stream}")).into_iter();
+    let refused = settings.find(|setting| setting.value.is_set() && !setting.key.streams.contains(&stream));
+    let Some(Setting { key, .. }) = refused else { return Ok(()) };
+    let problem = match (stream, key.name) {
+        (Stream::Users, _) => "only lists have this key; users are read one by one and have refresh_after",
+        (_, "flags") => "only responses have flags",
+        (_, "statuses") => "only surveys have a status",
+        _ => "only users have this key; lists have rescan",
+    };
+    Err(invalid(key.label(), problem))
+}
+
 /// Returns the settings of a list from its table. Fails if a value is invalid, or if the table has a key that this
 /// stream does not have.
-fn stream_settings(stream: Stream, table: StreamTable) -> Result<StreamSettings, ConfigError> {
+fn stream_settings(stream: Stream, mut table: StreamTable) -> Result<StreamSettings, ConfigError> {
     let label = |key: &str| format!("[streams.{stream}] {key}");
-    if table.refresh_after.is_some() || table.ask_again_after.is_some() {
-        let key = if table.refresh_after.is_some() { "refresh_after" } else { "ask_again_after" };
-        return Err(invalid(label(key), "only users have this key; lists have rescan"));
-    }
+    // Every list may have no flags.
+    let flags = table.flags.take_if(|names| names.is_empty() || stream == Stream::Responses);
+    check_keys(stream, &mut table)?;
     let default_flags = match stream {
         Stream::Responses => FlagSet::EMPTY.with(Flag::WithDeletedResponses),
         Stream::Surveys | Stream::Themes | Stream::Users => FlagSet::EMPTY,
     };
-    let flags = match table.flags {
+    let flags = match flags {
         None => default_flags,
-        Some(names) if stream != Stream::Responses && !names.is_empty() => {
-            return Err(invalid(label("flags"), "only responses have flags"));
-        }
         Some(names) => names
             .iter()
             .map(|name| {
@@ -145,9 +222,6 @@ fn stream_settings(stream: Stream, table: StreamTable) -> Result<StreamSettings,
     let settle = Duration::from_secs(table.settle_secs.unwrap_or(SETTLE_SECS));
     let statuses = match table.statuses {
         None => Vec::new(),
-        Some(_) if stream != Stream::Surveys => {
-            return Err(invalid(label("statuses"), "only surveys have a status"));
-        }
         Some(names) => SurveyStatus::parse_all(&names)
             .map(|statuses| if statuses.len() < SurveyStatus::ALL.len() { statuses } else { Vec::new() })
             .map_err(|problem| invalid(label("statuses"), problem))?,

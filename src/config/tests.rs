@@ -1,34 +1,12 @@
 //! Configuration files with valid and invalid values.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
-use super::{file::ConfigFile, resolve::resolve_with, setting_variables::SettingVariables, *};
+use super::{declare::ValueType, resolve::resolve_with, setting_variables::SettingVariables, tables::ConfigFile, *};
 use crate::model::{DriftMode, DriftRules, Flag, FlagSet, Stream, WarehouseKind};
-
-/// Keys whose commented value in the template is an example, not the default.
-const WITHOUT_DEFAULT: [&str; 21] = [
-    "api_key_command",
-    "api_key_file",
-    "command",
-    "environment_id",
-    "extension_directory",
-    "flags",
-    "keep_days",
-    "kind",
-    "max_lag",
-    "parquet",
-    "publish",
-    "requests_per_sec_max",
-    "since",
-    "status_token_command",
-    "status_token_file",
-    "textfile",
-    "token_command",
-    "token_file",
-    "url",
-    "url_env",
-    "url_file",
-];
 
 fn settings(text: &str) -> Result<Settings, String> {
     settings_with(text, &[])
@@ -45,12 +23,14 @@ fn settings_with(text: &str, variables: &[(&str, &str)]) -> Result<Settings, Str
 
 #[test]
 fn the_comments_of_the_template_are_the_defaults() {
+    let examples: BTreeSet<&str> = keys().filter(SettingKey::is_example).map(|key| key.name).collect();
     let written = settings(&template()).unwrap();
     let uncommented: String = template()
         .lines()
         .filter(|line| {
             let setting = line.strip_prefix("# ").and_then(|line| line.split_once(" = "));
-            setting.is_none_or(|(key, _)| !WITHOUT_DEFAULT.contains(&key))
+            // The file shows a second list of flags.
+            setting.is_none_or(|(name, _)| name != "flags" && !examples.contains(name))
         })
         .map(|line| match line.strip_prefix("# ") {
             Some(setting) if setting.split_once(" = ").is_some_and(|(key, _)| !key.contains(' ')) => {
@@ -333,4 +313,49 @@ fn a_number_that_is_too_large_names_its_key_or_variable() {
     let error = ConfigFile::default().with_variables(&variables).map(|_| ()).unwrap_err().to_string();
     assert!(error.starts_with("STUDYSYNC_STREAMS_RESPONSES_PAGE_ROWS: "), "{error}");
     assert!(error.contains("from 0 to 4294967295"), "{error}");
+}
+
+/// Returns the keys that the parser of the file knows in a table.
+fn known_to_the_file(table: &str) -> BTreeSet<String> {
+    let text = format!("[{table}]\nno_such_key = 1\n");
+    let error = ConfigFile::parse(&text, Path::new("x")).unwrap_err().to_string();
+    let names = error.split_once("known here: ").unwrap().1.trim_end_matches(')');
+    names.split(", ").map(str::to_owned).collect()
+}
+
+#[test]
+fn the_list_has_every_key_of_the_file() {
+    let error = ConfigFile::parse("[no_such_table]\n", Path::new("x")).unwrap_err().to_string();
+    let names = error.split_once("known here: ").unwrap().1.trim_end_matches(')');
+    let listed: BTreeSet<String> = keys().map(|key| key.table.split('.').next().unwrap().to_owned()).collect();
+    assert_eq!(listed, names.split(", ").map(str::to_owned).collect());
+    for table in keys().map(|key| key.table).filter(|table| !table.starts_with("streams")) {
+        let listed: BTreeSet<String> = keys().filter(|key| key.table == table).map(|key| key.name.to_owned()).collect();
+        assert_eq!(listed, known_to_the_file(&table), "[{table}]");
+    }
+    let of_streams: BTreeSet<String> = keys()
+        .filter(|key| key.table.split('.').count() == 2)
+        .map(|key| key.name.to_owned())
+        .chain(["drift".to_owned()])
+        .collect();
+    assert_eq!(of_streams, known_to_the_file("streams.responses"));
+    let of_drift = keys().filter(|key| key.table == "streams.users.drift").map(|key| key.name.to_owned());
+    assert_eq!(of_drift.collect::<BTreeSet<_>>(), known_to_the_file("streams.users.drift"));
+}
+
+#[test]
+fn no_two_keys_share_a_variable() {
+    let variables: BTreeSet<String> = keys().map(|key| key.variable()).collect();
+    assert_eq!(variables.len(), keys().count());
+    assert!(variables.contains("STUDYSYNC_STREAMS_RESPONSES_DRIFT_UNKNOWN_FIELDS"));
+}
+
+#[test]
+fn a_tilde_is_expanded_in_every_path_of_the_file() {
+    let of_paths = keys().filter(|key| matches!(key.value_type, ValueType::Path | ValueType::PathOrNone));
+    for key in of_paths {
+        let error = settings(&format!("[{}]\n{} = \"~nobody/x\"\n", key.table, key.name)).unwrap_err();
+        // The home folder of another user is refused, with the name of the setting.
+        assert!(error.contains(&key.label()), "{}: {error}", key.label());
+    }
 }

@@ -1,0 +1,216 @@
+//! The configuration file as tables: the declarations of the short tables, the list of all keys, and the file that
+//! `studysync init` writes. Longer tables are declared beside the code that uses them.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use serde::Deserialize;
+
+use super::{
+    declare::{DAY_SECS, Setting, SettingKey, Shown, Table, YEAR_SECS, default, example, table},
+    notify::NotifyTable,
+    paths::{ArchiveChoice, STATE_PATH},
+    recordings::RecordingsTable,
+    serve::ServeTable,
+    settings::{EXAMPLE_URL, FIRST_SYNC_DAYS},
+    streams::{self, StreamTable},
+};
+use crate::model::{Stream, WarehouseKind};
+
+/// The smallest memory limit per warehouse, in MiB.
+pub(super) const MEMORY_LIMIT_MB_MIN: u64 = 256;
+
+/// The configuration file. Its tables are in the order of the file that `init` writes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ConfigFile {
+    pub service: ServiceTable,
+    pub throttle: ThrottleTable,
+    pub streams: BTreeMap<String, StreamTable>,
+    pub warehouse: WarehouseTable,
+    pub state: StateTable,
+    pub archive: ArchiveTable,
+    pub erase: EraseTable,
+    pub recordings: RecordingsTable,
+    pub serve: ServeTable,
+    pub metrics: MetricsTable,
+    pub notify: NotifyTable,
+    /// The content of the file as a TOML table, into which the values of environment variables are written.
+    #[serde(skip)]
+    pub table: toml::Table,
+}
+
+table! {
+    ServiceTable {
+        "The address of the service, without /v1/responses. Replace this example, which is refused."
+        base_url: Option<String> => example(EXAMPLE_URL).set();
+        "A label of your choice for the environment of the service that the key belongs to. A warehouse refuses data of another environment."
+        environment: String = "default".into();
+        "The environment variable with the key."
+        api_key_env: String = "STUDYSYNC_API_KEY".into();
+        "A file that contains only the key, instead of the variable."
+        api_key_file: Option<PathBuf> => example("/run/secrets/studysync-key");
+        "A command line for /bin/sh that prints the key, instead of the variable."
+        api_key_command: Option<String> => example("vault kv get -field=key secret/studysync");
+        "Time limit of one request."
+        timeout_secs: u64 = 60, in 1..=DAY_SECS;
+        r#"The form of the Authorization header: "documented" (bearer, and api-key for users), "bearer" or "api-key"."#
+        auth: String = "documented".into();
+    }
+}
+
+table! {
+    ThrottleTable {
+        "Concurrent requests. Also the number of windows that are pulled concurrently."
+        "Fewer are sent at a time if memory_limit_mb is too small for their pages."
+        in_flight_max: usize = 4;
+        "An upper limit of your own. The program learns the service's limit from its responses, so you rarely need this."
+        requests_per_sec_max: Option<f64> => example(3.0);
+        "The longest Retry-After of the service that a run waits for. A longer one stops the run early; the next run resumes."
+        patience_secs: u64 = 3600, in 0..=YEAR_SECS;
+    }
+}
+
+table! {
+    WarehouseTable {
+        "The DuckDB file. Configure one warehouse or both."
+        duckdb: Option<PathBuf> => example("warehouse.duckdb").set();
+        "The folder of Parquet files."
+        parquet: Option<PathBuf> => example("warehouse-parquet");
+        r#"The size of Parquet partitions: "month" or "day"."#
+        parquet_partition: String = "month".into();
+        "Memory limit of the whole program in MiB, kept within a quarter. An engine spills to disk beyond its share. At least {MEMORY_LIMIT_MB_MIN} per"
+        "warehouse. More than the default is hardly faster. DuckDB exceeds it, with a warning, if thousands of records in a row have long texts."
+        memory_limit_mb: u64 = 512;
+        "How long a run waits for a DuckDB file that another program has locked, before it gives up with exit code 5."
+        lock_wait_secs: u64 = 60, in 0..=DAY_SECS;
+        "A read-only copy of the DuckDB file, replaced atomically at the end of each run that changed the file. Readers of the copy and runs"
+        "never wait for each other. Only this user can read the first copy; later copies keep the mode, owner and group of the previous one."
+        publish: Option<PathBuf> => example("analytics.duckdb");
+        "A full-text index in the DuckDB file for search_answers. DuckDB's extension fts must be installed: nothing is downloaded. A run that"
+        "changed answers rebuilds the index, which takes about 13 seconds for a million responses."
+        full_text_search: bool = false;
+        "DuckDB's folder of extensions, if it is not ~/.duckdb/extensions."
+        extension_directory: Option<PathBuf> => example("/opt/duckdb/extensions");
+    }
+}
+
+impl WarehouseTable {
+    /// Returns the key with the path of a warehouse.
+    pub fn path_of(&mut self, kind: WarehouseKind) -> &mut Option<PathBuf> {
+        match kind {
+            WarehouseKind::DuckDb => &mut self.duckdb,
+            WarehouseKind::Parquet => &mut self.parquet,
+        }
+    }
+}
+
+table! {
+    StateTable {
+        "The checkpoint file."
+        path: PathBuf = STATE_PATH.into();
+    }
+}
+
+table! {
+    ArchiveTable {
+        r#"The folder of the exact pages of every scan, compressed. `studysync replay` rebuilds every table from them. "none" deletes the pages"#
+        "after each scan. A folder has the pages of one state file. For a state file with another name the default is NAME.sqlite.archive."
+        path: Option<ArchiveChoice> => default("studysync-state/archive");
+        "Days that pages are kept; without it, for ever."
+        keep_days: Option<u32> => example(400);
+    }
+}
+
+table! {
+    EraseTable {
+        r#"The policy for sessions that the service no longer returns, for example after a purge: "keep" keeps their rows, marked with"#
+        r#"_vanished_at; "erase" removes rows, history and archived records after grace_days, with a receipt."#
+        on_vanish: String = "keep".into();
+        "Days between the disappearance of a session and its erasure."
+        grace_days: u32 = 30;
+    }
+}
+
+table! {
+    MetricsTable {
+        "A file that each run writes at its end, for the textfile collector of Prometheus' node_exporter. `serve` also has /metrics."
+        textfile: Option<PathBuf> => example("/var/lib/node_exporter/textfile_collector/studysync.prom");
+    }
+}
+
+/// A table of the file with its name in TOML.
+struct NamedTable<'file> {
+    name: String,
+    table: &'file mut dyn Table,
+}
+
+fn named<'file>(name: &str, table: &'file mut dyn Table) -> NamedTable<'file> {
+    NamedTable { name: name.to_owned(), table }
+}
+
+impl ConfigFile {
+    /// Returns the tables of the file.
+    fn tables(&mut self) -> Vec<NamedTable<'_>> {
+        let mut tables = vec![named("service", &mut self.service), named("throttle", &mut self.throttle)];
+        for (stream, table) in &mut self.streams {
+            tables.push(NamedTable { name: format!("streams.{stream}"), table });
+        }
+        tables.extend([
+            named("warehouse", &mut self.warehouse),
+            named("state", &mut self.state),
+            named("archive", &mut self.archive),
+            named("erase", &mut self.erase),
+            named("recordings", &mut self.recordings),
+            named("serve", &mut self.serve),
+            named("metrics", &mut self.metrics),
+            named("notify", &mut self.notify),
+        ]);
+        tables
+    }
+
+    /// Returns every key with its value.
+    pub fn settings(&mut self) -> impl Iterator<Item = Setting<'_>> {
+        self.tables().into_iter().flat_map(|NamedTable { name, table }| table.settings(&name))
+    }
+}
+
+/// Returns every key, in the order of the file.
+fn keys_of_file() -> Vec<SettingKey> {
+    let streams = Stream::ALL.into_iter().map(|stream| (stream.name().to_owned(), StreamTable::default()));
+    let mut file = ConfigFile { streams: streams.collect(), ..ConfigFile::default() };
+    file.settings().filter_map(|setting| streams::key_of_stream(setting.key)).collect()
+}
+
+/// Returns every key, table by table.
+pub fn keys() -> impl Iterator<Item = SettingKey> {
+    let mut keys = keys_of_file();
+    // The reference of variables ends with [serve].
+    keys.sort_by_key(|key| key.table == "serve");
+    keys.into_iter()
+}
+
+/// Returns the commented file that `init` writes. The file has every key with its default.
+pub fn template() -> String {
+    let mut text = String::from(
+        "# studysync: which data to read, how fast, and where to store it.\n\
+         # Every key has a default; lines that begin with '#' show it. Paths are relative to this file; ~/ is your home.\n\
+         # Environment variables win over this file: STUDYSYNC_WAREHOUSE_DUCKDB sets duckdb under [warehouse].\n",
+    );
+    let mut table = String::new();
+    for key in keys_of_file().into_iter().filter(streams::is_in_template) {
+        if table != key.table {
+            text += &format!("\n[{}]\n", key.table);
+            table.clone_from(&key.table);
+        }
+        for line in key.help {
+            text += &format!("# {line}\n");
+        }
+        let Shown { toml, is_set, below, .. } = &key.shown;
+        text += &format!("{}{} = {toml}\n", if *is_set { "" } else { "# " }, key.name);
+        if let Some(comment) = below {
+            text += &format!("# {comment}\n");
+        }
+    }
+    text.replace("{FIRST_SYNC_DAYS}", &FIRST_SYNC_DAYS.to_string())
+        .replace("{MEMORY_LIMIT_MB_MIN}", &MEMORY_LIMIT_MB_MIN.to_string())
+}
