@@ -2,11 +2,11 @@
 //! for data that was not deleted.
 //!
 //! The modules in reading order; none contains SQL:
-//! - [`request`]: who is erased, also if the service removed their sessions; [`linked`]: other identifiers of these people.
+//! - [`request`]: who is erased; [`linked`]: other identifiers of these people.
 //! - [`archive`]: records in archived pages; [`recordings`]: recordings of the people's sessions.
 //! - [`plan`]: what would be deleted; [`journal`]: state of an interrupted erasure.
 //! - [`purge`]: requests to the service; [`apply`]: the steps, in one function.
-//! - [`verify`]: the search; [`receipt`]: the proof.
+//! - [`verify`]: the search; [`receipt`]: the proof; [`vanished`]: erasure of sessions that the service removed.
 //! - [`end`]: the end of the suppression of people who are back.
 
 mod apply;
@@ -20,6 +20,7 @@ mod purge;
 mod receipt;
 mod recordings;
 mod request;
+mod vanished;
 mod verify;
 
 pub use apply::{DELAY_SECONDS_MAX, Erase};
@@ -30,5 +31,6 @@ pub use linked::{LinkedIdentifiers, NotFollowed};
 pub use plan::Plan;
 pub use purge::Purged;
 pub use receipt::Receipt;
-pub use request::{EraseRequest, PEOPLE_MAX, Reason, attention_for, erase_vanished, log_erased, read_people};
+pub use request::{EraseRequest, PEOPLE_MAX, Reason, read_people};
+pub use vanished::{attention_for, erase_vanished, log_erased};
 pub use verify::{HardLinked, LocationResult, SearchReport};

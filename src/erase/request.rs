@@ -1,21 +1,9 @@
-//! The request for an erasure: who is erased, and how. `[erase] on_vanish = "erase"` makes one for sessions that the
-//! service no longer returns.
+//! The request for an erasure: who is erased, and how.
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeSet;
 
-use tokio_util::sync::CancellationToken;
-
-use crate::{
-    config::Settings,
-    model::{DAY_MS, IDENTIFIER_BYTES_MAX, Identifier, IdentifierKind, Spellings, WrittenIdentifier},
-    pipeline::{System, chain, clock_skew_ms, until_stopped},
-    state::State,
-};
-
-use super::{Erase, EraseError, Receipt, error::shown};
+use super::{EraseError, error::shown};
+use crate::model::{IDENTIFIER_BYTES_MAX, Identifier, IdentifierKind, Spellings, WrittenIdentifier};
 
 /// The maximum number of identifiers in one request.
 pub const PEOPLE_MAX: usize = 10_000;
@@ -119,51 +107,6 @@ pub fn read_people(text: &str, request: &mut EraseRequest) -> Result<(), EraseEr
         request.add_person(kind, name.trim()).map_err(|error| wrong(error.to_string()))?;
     }
     Ok(())
-}
-
-/// Erases sessions that vanished more than `erase_vanished_after_days` ago, and returns the receipt and its path.
-/// Returns `None` if there are no such sessions, or if the setting is unset.
-pub async fn erase_vanished(settings: Settings, stop: CancellationToken, system: System) -> ErasedVanished {
-    let Some(days) = settings.erase_vanished_after_days else { return Ok(None) };
-    let token = stop.clone();
-    let planned = until_stopped(&token, move || {
-        // `_vanished_at` is a time of the service's clock, so the difference of the clocks is added.
-        let state = State::open_read_only(&settings.state_path)?;
-        let here_ms = system.clock.now_ms();
-        let skew_ms = state.map(|state| clock_skew_ms(&state, here_ms)).transpose()?.flatten();
-        let now_ms = here_ms + skew_ms.unwrap_or(0);
-        let request = EraseRequest::vanished(now_ms.saturating_sub(i64::from(days) * DAY_MS));
-        let mut erase = Erase::open_in(settings, request, stop, system)?;
-        let plan = erase.plan()?;
-        Ok::<_, EraseError>((erase, plan))
-    });
-    let (erase, plan) = planned.await??;
-    if plan.identifiers.named.is_empty() {
-        return Ok(None);
-    }
-    erase.apply(plan).await.map(Some)
-}
-
-/// The result of [`erase_vanished`].
-pub type ErasedVanished = Result<Option<(Receipt, PathBuf)>, EraseError>;
-
-/// Returns why somebody should look at the erasure, in a sentence; `None` if nobody has to. An interrupted erasure goes
-/// on after the next run.
-pub fn attention_for(erased: &ErasedVanished) -> Option<String> {
-    match erased {
-        Ok(Some((receipt, path))) if receipt.exit_code != 0 => {
-            Some(format!("the erasure of vanished sessions needs attention: see {}", path.display()))
-        }
-        Ok(_) => None,
-        Err(error) if error.exit_code() == 130 => None,
-        Err(error) => Some(format!("the vanished sessions were not erased: {}", chain(error))),
-    }
-}
-
-/// Logs an erasure of vanished sessions. `path` is the path of its receipt.
-pub fn log_erased(receipt: &Receipt, path: &Path) {
-    let (sessions, path) = (receipt.people, path.display());
-    tracing::info!("{sessions} sessions that the service no longer returns were erased: {path}");
 }
 
 #[cfg(test)]

@@ -2,12 +2,20 @@
 
 use std::{
     collections::BTreeSet,
-    fs, io,
+    fs::{self, Metadata},
+    io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
-use super::metadata;
+/// Returns the metadata of a file or folder; `None` if it does not exist.
+pub fn metadata(path: &Path) -> io::Result<Option<Metadata>> {
+    match fs::metadata(path) {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
 
 /// Returns the file at `path`, and the files in the same folder whose names begin with this file's name and a dot:
 /// logs, spill files and temporary files. Returns none if the folder does not exist.

@@ -14,12 +14,12 @@ mod output;
 mod tests;
 
 pub use access::{Access, create_folders, keep_access_below, keep_private, share_as_usual};
-pub use listing::{FileError, files_below, files_beside, folder_of};
+pub use listing::{FileError, files_below, files_beside, folder_of, metadata};
 pub use output::{Output, write_private};
 
 use std::{
     ffi::OsString,
-    fs::{self, File, Metadata},
+    fs::{self, File},
     io,
     path::{Path, PathBuf},
 };
@@ -110,15 +110,6 @@ fn explain(error: io::Error) -> io::Error {
             "the file itself is mounted, so no other file can take its place: mount its folder instead",
         ),
         _ => error,
-    }
-}
-
-/// Returns the metadata of a file or folder; `None` if it does not exist.
-pub fn metadata(path: &Path) -> io::Result<Option<Metadata>> {
-    match fs::metadata(path) {
-        Ok(found) => Ok(Some(found)),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
-        Err(error) => Err(error),
     }
 }
 

@@ -113,21 +113,14 @@ fn is_decimal(text: &str) -> bool {
     }
 }
 
-/// Entry points for the fuzzer.
+/// Reads `Retry-After` from header lines, for the fuzzer. Lines that are no valid value of a header are left out.
 #[cfg(fuzzing)]
-pub mod fuzzing {
-    use std::time::Duration;
-
-    use reqwest::header::{HeaderMap, HeaderValue, RETRY_AFTER};
-
-    /// Reads `Retry-After` from header lines. Lines that are no valid HTTP header value are left out.
-    pub fn retry_after(lines: &[&[u8]], date_ms: i64) -> Option<Duration> {
-        let mut headers = HeaderMap::new();
-        for value in lines.iter().filter_map(|line| HeaderValue::from_bytes(line).ok()) {
-            headers.append(RETRY_AFTER, value);
-        }
-        super::retry_after(&headers, date_ms)
+pub fn retry_after_of_lines(lines: &[&[u8]], date_ms: i64) -> Option<Duration> {
+    let mut headers = HeaderMap::new();
+    for value in lines.iter().filter_map(|line| reqwest::header::HeaderValue::from_bytes(line).ok()) {
+        headers.append(RETRY_AFTER, value);
     }
+    retry_after(&headers, date_ms)
 }
 
 #[cfg(test)]

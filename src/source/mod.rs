@@ -36,7 +36,9 @@ mod proxies;
 mod settings;
 
 #[cfg(fuzzing)]
-pub use self::header_times::fuzzing;
+pub mod fuzzing {
+    pub use super::header_times::retry_after_of_lines as retry_after;
+}
 pub use self::{
     address::Range,
     client::install_crypto,
