@@ -1,11 +1,27 @@
 //! Converts Arrow rows to JSON objects, and reads Parquet files of any schema.
+//!
+//! Writes the result of a query as a Parquet file of any schema, in a stream. The files of a warehouse are written by
+//! `store::parquet`.
 
-use std::{fs::File, path::Path};
+use std::{
+    fs::File,
+    io::{self, Write},
+    path::Path,
+    sync::Arc,
+};
 
-use arrow::{array::RecordBatch, datatypes::SchemaRef, json::writer::LineDelimited};
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use arrow::{
+    array::RecordBatch,
+    datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit},
+    json::writer::LineDelimited,
+};
+use parquet::{
+    arrow::{ArrowWriter, arrow_reader::ParquetRecordBatchReaderBuilder},
+    basic::{Compression, ZstdLevel},
+    file::properties::WriterProperties,
+};
 
-use super::LoadError;
+use super::{LoadError, store::fit_column};
 
 /// Number of rows of a batch that is read from a Parquet file.
 const BATCH_ROWS: usize = 1024;
@@ -43,4 +59,72 @@ pub fn read_parquet_file<E: From<LoadError>>(
         }
     }
     Ok(())
+}
+
+/// The time zone of all times in the file.
+const UTC: &str = "UTC";
+/// Rows of a complete row group.
+const ROW_GROUP_ROWS: usize = 122_880;
+/// Bytes at which a row group ends early, because the writer keeps it in memory.
+const ROW_GROUP_BYTES: usize = 64 << 20;
+
+/// Writes batches as a Parquet file with zstd compression. Times get the zone UTC.
+pub struct ParquetRows {
+    writer: ArrowWriter<Vec<u8>>,
+    schema: SchemaRef,
+}
+
+impl ParquetRows {
+    /// Begins a file with this schema.
+    ///
+    /// # Errors
+    /// `InvalidData` for a column type that Parquet does not have.
+    pub fn new(schema: &Schema) -> io::Result<Self> {
+        let fields: Vec<Field> = schema.fields().iter().map(|field| file_field(field)).collect();
+        let schema: SchemaRef = Arc::new(Schema::new(fields));
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(ZstdLevel::default()))
+            .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+            .set_created_by(format!("studysync {}", env!("CARGO_PKG_VERSION")))
+            .build();
+        let writer = ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), Some(properties)).map_err(unwritable)?;
+        Ok(ParquetRows { writer, schema })
+    }
+
+    /// Adds rows, and writes the bytes of finished row groups to `out`.
+    pub fn write(&mut self, out: &mut dyn Write, batch: &RecordBatch) -> io::Result<()> {
+        let fields = batch.columns().iter().zip(self.schema.fields());
+        let columns = fields.map(|(column, field)| fit_column(column, field)).collect::<Result<Vec<_>, _>>();
+        let batch = columns.and_then(|columns| RecordBatch::try_new(Arc::clone(&self.schema), columns));
+        let batch = batch.map_err(io::Error::other)?;
+        self.writer.write(&batch).map_err(unwritable)?;
+        if self.writer.in_progress_size() > ROW_GROUP_BYTES {
+            self.writer.flush().map_err(unwritable)?;
+        }
+        // The writer keeps its own count of the bytes, so its buffer can be emptied.
+        let ready = std::mem::take(self.writer.inner_mut());
+        out.write_all(&ready)
+    }
+
+    /// Finishes the file, and writes the remaining bytes to `out`.
+    pub fn finish(self, out: &mut dyn Write) -> io::Result<()> {
+        let rest = self.writer.into_inner().map_err(unwritable)?;
+        out.write_all(&rest)
+    }
+}
+
+/// Returns a field of a query result as the file declares it. A time without a zone gets the zone UTC, because all
+/// times are UTC. Every field is nullable, so that each column can contain NULL.
+fn file_field(field: &Field) -> Field {
+    let data_type = match field.data_type() {
+        DataType::Timestamp(TimeUnit::Microsecond, None) => {
+            DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into()))
+        }
+        other => other.clone(),
+    };
+    field.clone().with_data_type(data_type).with_nullable(true)
+}
+
+fn unwritable(error: parquet::errors::ParquetError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
 }

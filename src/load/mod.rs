@@ -19,7 +19,6 @@ mod parquet_views;
 mod persons;
 mod reader;
 mod replace;
-mod rows_file;
 mod scan;
 mod store;
 mod tables;
@@ -33,13 +32,12 @@ pub use interface::{
     Applied, CommitFindings, CommitOptions, EventRows, Identity, LedgerEntry, ParseAgain, Replacement, RowCounts,
     RunRecord, VanishPolicy,
 };
-pub use json_rows::{json_rows, read_parquet_file};
+pub use json_rows::{ParquetRows, json_rows, read_parquet_file};
 pub use lock_wait::LockPatience;
 pub use open::{Opening, Place, WarehouseOptions};
 pub use persons::{CoOccurrence, Mention, PeopleFound, SearchReport};
 pub use reader::{QueryResult, Reader, ReaderLimits, RowFormat, RowsQuery, Streamed, in_place, statements};
 pub use replace::{build_path, clear_built_file};
-pub use rows_file::ParquetRows;
 pub use scan::{Difference, Differences, Example, Pages};
 pub use store::{ParquetOptions, PartitionBy, TimeRange};
 pub use tables::{

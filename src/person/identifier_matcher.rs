@@ -14,8 +14,7 @@ use std::{
 
 use super::{
     decoded_text::{DecodedText, can_hide_value, may_have_ace_label, must_be_escaped},
-    patterns::Patterns,
-    raw_spellings::{is_distinctive, raw_spellings},
+    patterns::{Patterns, is_distinctive, raw_spellings},
 };
 use crate::{
     model::{Identifier, IdentifierKind, Spellings, composed, folded},

@@ -17,7 +17,6 @@ mod identifier_matcher;
 mod identifying_fields;
 mod keyed_hash;
 mod patterns;
-mod raw_spellings;
 mod redacted_page;
 mod suppression;
 mod suppression_end;

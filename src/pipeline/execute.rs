@@ -11,7 +11,7 @@ use super::{
     commit::first_error,
     limits::storing_retry_after,
     reconcile::{Resumed, resume},
-    spans,
+    session::run_span,
     threads::blocking,
     window_queue::WindowQueue,
 };
@@ -24,7 +24,7 @@ impl Run {
     /// recordings, pull users. Afterwards, also after an error or a stop, the run publishes and records the committed
     /// scans.
     pub async fn execute(mut self) -> (RunReport, Result<(), PipelineError>) {
-        let span = spans::run(&self.session);
+        let span = run_span(&self.session);
         let (source, state) = (self.context.source.clone(), self.session.shared_state());
         let clock = self.session.system.clock.clone();
         let run = async move {

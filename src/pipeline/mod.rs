@@ -14,7 +14,6 @@ mod commit_note;
 mod commit_queue;
 mod deliveries;
 mod drift;
-mod empty_lists;
 mod error;
 mod execute;
 mod failed_start;
@@ -28,10 +27,8 @@ mod list_end;
 mod memory;
 mod meter;
 mod named_surveys;
-mod outcome;
 mod page_buffer;
 mod people;
-mod progress;
 mod pull;
 mod pulled_pages;
 mod purged;
@@ -42,7 +39,6 @@ mod reconcile;
 mod recordings;
 mod replay;
 mod report;
-mod report_header;
 mod request;
 mod run;
 mod sample;
@@ -52,7 +48,6 @@ mod scheduler;
 mod service_profile;
 mod session;
 mod shared_destination;
-mod spans;
 mod survey_statuses;
 mod sync_context;
 mod system;
@@ -79,25 +74,22 @@ pub use frozen::Frozen;
 pub use hint::{FileAccess, is_own_lock, load_hint, pipeline_hint, refusal_hint, state_hint};
 pub use limits::{LEARNED_RATE, recall, remember, retry_after_until_ms};
 pub use memory::Memory;
-pub use meter::{Meter, Reading, Wait, log_progress};
+pub use meter::{Meter, Progress, Reach, Reading, Snapshot, Wait, log_progress};
 pub use named_surveys::{unknown_in_warehouse, unknown_surveys};
-pub use outcome::Outcome;
 pub use people::{PeopleDue, people_due, refresh_intervals};
-pub use progress::{Progress, Reach, Snapshot};
 pub use purged::edit_receipt_file;
 pub use push::{
     ErasedPeople, InputFormat, Push, PushFormat, PushInput, PushReport, PushRequest, PushRows, ResultsFound,
     clean_results, push_dry, search_results,
 };
-pub use reason::RunReason;
+pub use reason::{Outcome, RunReason};
 pub use rebind::{is_same_identity, rebind};
 pub use recordings::{RecordingsReport, recordings_folders};
 pub use replay::{
     RebuiltWarehouse, ReplacedRange, Replay, ReplayProgress, ReplayReport, ReplayRequest, ReplayResult, ReplaySnapshot,
     is_carried_events,
 };
-pub use report::{Reached, RunReport, StreamReport};
-pub use report_header::{ReportHeader, RunTimes};
+pub use report::{Reached, ReportHeader, RunReport, RunTimes, StreamReport};
 pub use request::{OPEN_END_MS, PeopleSelection, Request};
 pub use run::Run;
 pub use sample::{SAMPLE_REQUESTS_MAX, Sample, sample};

@@ -22,7 +22,7 @@ use super::{
     PipelineError, list_end,
     page_buffer::PageBuffer,
     scan::{CompletedScan, OpenScan},
-    spans,
+    session::page_span,
     sync_context::SyncContext,
     theme_measure::inspect_page,
     threads::{blocking, in_parallel},
@@ -149,7 +149,7 @@ impl Pull {
     /// Reads all pages up to the end of the list. A boundary whose probe is due is probed before the next page.
     async fn read_list(mut self) -> Result<Pull, PullError> {
         while !self.is_at_end {
-            let step = self.walk.next().instrument(spans::page()).await;
+            let step = self.walk.next().instrument(page_span()).await;
             let (pull, probed) = self.take_step(step).await?;
             let (pull, probe_pages) = pull.unless_failed(probed).await?;
             self = pull.store_probe_pages(probe_pages).await?;

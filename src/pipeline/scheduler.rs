@@ -20,7 +20,7 @@ use super::{
     reconcile::Resumed,
     scan::{CompletedScan, OpenScan, begin},
     scan_pool::{PendingWindows as _, ScanEnd, ScanPool},
-    spans,
+    session::{commit_span, window_span},
     threads::blocking,
     window_queue::{SyncPurpose, SyncTask, WindowQueue},
 };
@@ -145,7 +145,7 @@ impl Run {
     fn start_scans(&self, pool: &mut SyncPool, commits: &CommitQueue) {
         while self.findings.stop.is_none() && pool.has_room() && !commits.is_behind(self.context.budget.is_tight()) {
             if let Some((task, open)) = pool.windows.next_resumed() {
-                let span = spans::window(&open.scan);
+                let span = window_span(&open.scan);
                 pool.start(task, pull(self.context.clone(), open).instrument(span));
                 continue;
             }
@@ -153,7 +153,7 @@ impl Run {
             let Some(task) = pool.windows.next_task() else { return };
             let context = self.context.clone();
             let scan = self.session.new_scan(&context.source, task.scope, task.window, task.flags);
-            let (span, page_rows, is_half) = (spans::window(&scan), task.page_rows, task.is_half);
+            let (span, page_rows, is_half) = (window_span(&scan), task.page_rows, task.is_half);
             let scan = async move {
                 let opened = {
                     let context = context.clone();
@@ -178,12 +178,12 @@ impl Run {
                     let applied = apply(&context, &destinations, scan, options).await;
                     StepEnd::Applied(Box::new((task, applied)))
                 };
-                commits.start(apply.instrument(spans::commit("apply")));
+                commits.start(apply.instrument(commit_span("apply")));
             }
             Some(CommitStep::Commit(scans)) => {
                 let (tasks, scans) = scans.into_iter().unzip();
                 let commit = async move { StepEnd::Committed(tasks, commit(&context, &destinations, scans).await) };
-                commits.start(commit.instrument(spans::commit("commit")));
+                commits.start(commit.instrument(commit_span("commit")));
             }
             None => {}
         }

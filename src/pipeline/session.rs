@@ -2,6 +2,8 @@
 //!
 //! [`Session::open`] opens the checkpoints and takes the lease. Other methods of [`Session`] open the archive, the
 //! client and the warehouses, for the commands that need them.
+//!
+//! Tracing spans of a run: run > window > page, and commit. Their target is `otlp`, so that logs do not show them.
 
 use std::{
     path::PathBuf,
@@ -9,6 +11,7 @@ use std::{
 };
 
 use tokio_util::sync::CancellationToken;
+use tracing::{Span, info_span};
 
 use crate::{
     archive::Archive,
@@ -220,4 +223,26 @@ impl Session {
     pub fn remember(&self, source: &Source) -> Result<(), PipelineError> {
         Ok(remember(&self.state(), source, self.now_ms())?)
     }
+}
+
+/// Creates the span of a run.
+pub(super) fn run_span(session: &Session) -> Span {
+    let (run_id, command) = (session.run_id.0.as_str(), session.command);
+    info_span!(target: "otlp", "run", run_id, command, environment = session.identity.environment)
+}
+
+/// Creates the span of pulling one window.
+pub(super) fn window_span(scan: &Scan) -> Span {
+    let (stream, survey_id) = (scan.scope.stream.name(), scan.scope.survey_id);
+    info_span!(target: "otlp", "window", stream, survey_id, window = %scan.window, scan_id = scan.id.0)
+}
+
+/// Creates the span of one page, with all attempts and waits.
+pub(super) fn page_span() -> Span {
+    info_span!(target: "otlp", "page")
+}
+
+/// Creates the span of applying or committing scans in every warehouse. `step` is `apply` or `commit`.
+pub(super) fn commit_span(step: &'static str) -> Span {
+    info_span!(target: "otlp", "commit", step)
 }

@@ -7,12 +7,10 @@ mod cutter;
 mod due;
 mod estimate;
 pub mod page_boundaries;
-mod rescan;
 
 pub use cutter::{Cutter, halves};
-pub use due::{Due, DueRules, PlanRequest, Reason, SyncStart, covered_with, due};
+pub use due::{Due, DueRules, PlanRequest, Reason, RescanRules, SyncStart, Tier, covered_with, due};
 pub use estimate::{Estimate, PlannedWindow, estimate, minutes};
-pub use rescan::{RescanRules, Tier};
 
 #[cfg(test)]
 mod tests;

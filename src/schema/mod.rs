@@ -3,19 +3,16 @@
 //!
 //! Only the contracts define columns of tables. The contracts are compiled in, so this module does no I/O.
 
-mod arrow_types;
 mod contract;
 mod ddl;
 mod dictionary;
 mod parquet_views;
-mod quote;
 mod views;
 
-pub use arrow_types::{RECORD_COLUMN, ROW_HASH_COLUMN};
 pub use contract::{Column, ColumnType, Identifies, Origin, Personal, Table, TableKind, partition_stem};
+pub use ddl::{RECORD_COLUMN, ROW_HASH_COLUMN, quote_identifier, quote_text};
 pub use dictionary::Dictionary;
 pub use parquet_views::parquet_views_sql;
-pub use quote::{quote_identifier, quote_text};
 pub use views::{View, ViewColumn, ViewKind, indexed_search, views};
 
 use std::sync::LazyLock;

@@ -8,7 +8,7 @@ use std::{collections::HashSet, sync::LazyLock};
 
 use serde::Serialize;
 
-use super::quote::{quote_identifier, quote_text};
+use super::ddl::{quote_identifier, quote_text};
 
 /// A view that analysts read, or a table macro that they call.
 #[derive(Clone, Debug, Serialize)]

@@ -8,8 +8,8 @@ use crate::model::{
 };
 
 use super::{
-    LastRead, State, StateError, StoredInterval, loaded_survey, proofs::record_proof, stored_count,
-    stored_interval::insert_interval, stored_survey,
+    LastRead, State, StateError, StoredInterval, loaded_survey, proofs::record_proof, scans::insert_interval,
+    stored_count, stored_survey,
 };
 
 /// A completed scan that becomes coverage. Every warehouse has committed the scan, except for the scans

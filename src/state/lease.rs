@@ -9,7 +9,7 @@ use super::{
     State, StateError,
     lease_holder::LeaseHolder,
     lock::{is_locked, lock_path, try_lock},
-    run_end::{self, RunEnd},
+    runs::{self, RunEnd},
 };
 
 /// The lease. Dropping it releases the lock.
@@ -44,7 +44,7 @@ impl State {
         if let Some(end) = RunEnd::read(self.path()) {
             self.store_end(&end)?;
         }
-        run_end::reserve(&lock);
+        runs::reserve(&lock);
         Ok(Lease { lock })
     }
 

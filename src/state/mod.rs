@@ -16,12 +16,9 @@ mod owner;
 mod people;
 mod proofs;
 mod pushes;
-mod run_end;
 mod runs;
 mod scans;
-mod service_profile;
 mod state_files;
-mod stored_interval;
 
 pub use coverage::ScanCheckpoint;
 pub use destinations::KnownDestination;
@@ -32,11 +29,9 @@ pub use lease_holder::LeaseHolder;
 pub use people::{PeopleCounts, RefreshIntervals};
 pub use proofs::ProvenInterval;
 pub use pushes::{ContentHash, PushAnswer, PushIntent, PushLedger, PushOutcome, PushRecord};
-pub use run_end::RunEnd;
-pub use runs::RunEntry;
-pub use scans::UnfinishedScan;
+pub use runs::{RunEnd, RunEntry};
+pub use scans::{LastRead, StoredInterval, UnfinishedScan};
 pub use state_files::{RawFile, is_damaged_copy, open_raw, state_files};
-pub use stored_interval::{LastRead, StoredInterval};
 
 use std::path::Path;
 

@@ -5,7 +5,6 @@
 
 mod buffer;
 mod change;
-mod columns;
 pub(in crate::load) mod duckdb;
 mod filter;
 #[cfg(test)]
@@ -15,14 +14,14 @@ mod rows;
 
 pub(in crate::load) use buffer::BufferedStore;
 pub(in crate::load) use change::{TableChange, removal_columns, removal_key_columns, removal_keys};
-pub(in crate::load) use columns::{fit, fit_column, read_schema};
 pub use filter::TimeRange;
 pub(in crate::load) use filter::{Filter, KeySet, clamped_us, kept_rows, rows_within};
 #[cfg(test)]
 pub(in crate::load) use memory::{MemoryStore, Shelf};
 pub use parquet::{ParquetOptions, PartitionBy};
 pub(in crate::load) use rows::{
-    boolean_column, concat_rows, number_column, project, renamed, text_column, time_column, with_column, with_columns,
+    boolean_column, concat_rows, fit, fit_column, number_column, project, read_schema, renamed, text_column,
+    time_column, with_column, with_columns,
 };
 
 use std::path::Path;

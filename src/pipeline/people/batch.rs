@@ -1,26 +1,43 @@
 //! Requests one batch of users in parallel, and writes the answers to the spool page by page.
+//!
+//! The pages of a batch of users, built from the exact bodies of the answers:
+//!
+//! ```json
+//! {"askedMs": 1769846400000, "data": [{"userId": "u1", "user": THE BODY}], "absent": ["u2"],
+//!  "refused": [{"userId": "u3", "status": 400}]}
+//! ```
+//!
+//! `flatten` reads `data` and `absent`. [`remember`] reads all four members, to store in the checkpoints which users
+//! were requested.
+//!
+//! Finds the users who are due for a request: users in the warehouse who were never requested, or too long ago. Reads
+//! the warehouse in slices, so that neither DuckDB nor this program has all users in memory.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
+use arrow::array::AsArray as _;
 use futures::StreamExt as _;
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::{
-    archive::Spool,
-    model::{Activity, Proof, Scan},
+    archive::{ArchiveError, RecoveredSpool, Spool, read_pages},
+    config::WarehouseSettings,
+    load::{LoadError, Reader},
+    model::{Activity, PersonLookup, Proof, Scan, Stream, can_request_user},
     plan::page_boundaries::ScanBoundaries,
     source::{SourceError, Stop, UserAnswer},
+    state::{State, StateError},
+    text::bytes_without_mark,
 };
 
-use super::{
-    super::{
-        PipelineError,
-        page_buffer::PageBuffer,
-        scan::{CompletedScan, OpenScan, begin},
-        sync_context::SyncContext,
-        threads::blocking,
-    },
-    page::PageDraft,
+use super::super::{
+    PipelineError,
+    assemble::{failed, open_reader},
+    page_buffer::PageBuffer,
+    scan::{CompletedScan, OpenScan, begin},
+    sync_context::SyncContext,
+    threads::blocking,
 };
 
 /// A page with this many users is written.
@@ -192,5 +209,236 @@ impl BatchWriter {
             Ok(Some(CompletedScan { scan, page_rows: 0, rows, spool, proof, buffer, boundaries, noted: None }))
         })
         .await?
+    }
+}
+
+/// The status that the checkpoints store for a user that the service knows.
+const FOUND: u16 = 200;
+/// The status that the checkpoints store for a user that the service does not know.
+const ABSENT: u16 = 404;
+
+/// A page under construction.
+#[derive(Debug, Default)]
+pub(super) struct PageDraft {
+    /// Items of `data`, with commas between them.
+    data: Vec<u8>,
+    absent: Vec<String>,
+    refused: Vec<Refused>,
+    /// Number of users on the page, of all kinds.
+    pub users: usize,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Refused {
+    user_id: String,
+    status: u16,
+}
+
+impl PageDraft {
+    /// Adds a user with the exact body of the answer, without a byte order mark. The body must be valid JSON.
+    pub fn add_found(&mut self, user_id: &str, body: &[u8]) {
+        self.users += 1;
+        if !self.data.is_empty() {
+            self.data.push(b',');
+        }
+        self.data.extend_from_slice(br#"{"userId":"#);
+        self.data.extend_from_slice(quoted(user_id).as_bytes());
+        self.data.extend_from_slice(br#","user":"#);
+        self.data.extend_from_slice(bytes_without_mark(body));
+        self.data.push(b'}');
+    }
+
+    pub fn add_absent(&mut self, user_id: String) {
+        self.users += 1;
+        self.absent.push(user_id);
+    }
+
+    pub fn add_refused(&mut self, user_id: String, status: u16) {
+        self.users += 1;
+        self.refused.push(Refused { user_id, status });
+    }
+
+    /// Returns the approximate size of the page: the bytes of `data`.
+    pub fn bytes(&self) -> usize {
+        self.data.len()
+    }
+
+    /// Returns the body of the page. `asked_ms` is the time of the requests in epoch milliseconds, by the service's
+    /// clock.
+    pub fn write(&self, asked_ms: i64) -> Vec<u8> {
+        let mut page = format!("{{\"askedMs\":{asked_ms},\"data\":[").into_bytes();
+        page.extend_from_slice(&self.data);
+        // The JSON of texts and numbers cannot fail.
+        let list = |text: serde_json::Result<String>| text.unwrap_or_else(|_| "[]".to_owned());
+        let (absent, refused) = (serde_json::to_string(&self.absent), serde_json::to_string(&self.refused));
+        page.extend_from_slice(format!("],\"absent\":{},\"refused\":{}}}", list(absent), list(refused)).as_bytes());
+        page
+    }
+}
+
+/// Returns a text as a JSON string.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Reads from a page which users were requested, and with what status.
+fn requested_users(page: &[u8]) -> serde_json::Result<Vec<PersonLookup>> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Named {
+        user_id: String,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Page {
+        asked_ms: i64,
+        data: Vec<Named>,
+        absent: Vec<String>,
+        refused: Vec<Refused>,
+    }
+    let Page { asked_ms, data, absent, refused } = serde_json::from_slice(page)?;
+    let person = |user_id, status| PersonLookup { user_id, asked_ms, status };
+    let found = data.into_iter().map(|named| person(named.user_id, FOUND));
+    let absent = absent.into_iter().map(|user_id| person(user_id, ABSENT));
+    let refused = refused.into_iter().map(|refused| person(refused.user_id, refused.status));
+    Ok(found.chain(absent).chain(refused).collect())
+}
+
+/// Stores in the checkpoints which users the pages of a spool requested. If `withholds` is true, the scan withheld its
+/// vanished rows: absent users are not stored, so that they stay due.
+pub(in super::super) fn remember(state: &mut State, spool: &Path, withholds: bool) -> Result<(), PipelineError> {
+    for (page, body) in read_pages(spool)?.enumerate() {
+        let body = body?;
+        let mut people = requested_users(&body).map_err(|error| {
+            let why = format!("it is no page of users: {error}");
+            PipelineError::Archive(ArchiveError::Damaged { path: spool.to_owned(), page, why })
+        })?;
+        people.retain(|person| !(withholds && person.status == ABSENT));
+        state.remember_people(&people)?;
+    }
+    Ok(())
+}
+
+/// Returns true for the spool of a batch of users without any answer.
+pub(in super::super) fn is_without_pages(recovered: &RecoveredSpool) -> bool {
+    recovered.header.scan.scope.stream == Stream::Users && recovered.last_page.is_none()
+}
+
+/// The maximum number of ids that are returned. Further due users are only counted.
+const LISTED_MAX: usize = 100_000;
+/// Expected number of rows of one slice. The ids of a slice fit several times into DuckDB's memory.
+const SLICE_ROWS: u64 = 4_000_000;
+/// Time limit of each query.
+const TIME_MAX: std::time::Duration = std::time::Duration::from_secs(3600);
+
+/// A query of the user ids in answers, snapshots and users. Vanished rows are left out.
+const USER_IDS: &str = "\
+    SELECT external_user_id AS id FROM responses WHERE _vanished_at IS NULL
+    UNION ALL SELECT external_user_id FROM visitor_snapshots WHERE _vanished_at IS NULL
+    UNION ALL SELECT external_user_id FROM users WHERE _vanished_at IS NULL";
+
+/// The users who are due.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeopleDue {
+    /// Number of users in the warehouse.
+    pub named: u64,
+    /// Number of users who are due.
+    pub due: u64,
+    /// Ids of at most 100,000 users who are due, sorted.
+    pub people: Vec<String>,
+    /// Number of users who cannot be requested, because an address cannot contain their id.
+    pub unaskable: u64,
+}
+
+/// An error while the due users are collected.
+#[derive(Debug, thiserror::Error)]
+enum DueError {
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error(transparent)]
+    State(#[from] StateError),
+}
+
+/// Finds the due users in the warehouse. `is_due` decides by the user id. No process may have the warehouse open for
+/// writing. Blocks the thread.
+pub fn people_due(
+    warehouse: &WarehouseSettings,
+    is_due: impl Fn(&str) -> Result<bool, StateError>,
+) -> Result<PeopleDue, PipelineError> {
+    let (name, mut reader) = open_reader(warehouse, TIME_MAX)?;
+    let mut due = PeopleDue::default();
+    match collect_due(&mut reader, &mut due, is_due) {
+        Ok(()) => Ok(due),
+        Err(DueError::Load(error)) => Err(failed(name)(error)),
+        Err(DueError::State(error)) => Err(PipelineError::State(error)),
+    }
+}
+
+/// Adds the due users of the warehouse to `found`. Reads the user ids in slices, by a hash of the id.
+fn collect_due(
+    reader: &mut Reader,
+    found: &mut PeopleDue,
+    is_due: impl Fn(&str) -> Result<bool, StateError>,
+) -> Result<(), DueError> {
+    let mut rows = 0;
+    reader.stream("SELECT (SELECT count(*) FROM responses) + (SELECT count(*) FROM users)", 1, |batch| {
+        let count = batch.column(0).as_primitive_opt::<arrow::datatypes::Int64Type>();
+        rows = count.and_then(|count| count.iter().next().flatten()).unwrap_or(rows);
+        Ok::<(), LoadError>(())
+    })?;
+    let slices = rows.unsigned_abs() / SLICE_ROWS + 1;
+    for slice in 0..slices {
+        let sql = format!(
+            "SELECT DISTINCT id FROM ({USER_IDS}) WHERE id IS NOT NULL AND id <> '' AND hash(id) % {slices} = {slice}"
+        );
+        reader.stream(&sql, usize::MAX, |batch| {
+            let Some(ids) = batch.column(0).as_string_opt::<i32>() else {
+                return Err(DueError::Load(LoadError::DamagedRows("ids of users are not texts".into())));
+            };
+            for id in ids.iter().flatten() {
+                found.named += 1;
+                if !can_request_user(id) {
+                    found.unaskable += 1;
+                } else if is_due(id)? {
+                    found.due += 1;
+                    if found.people.len() < LISTED_MAX {
+                        found.people.push(id.to_owned());
+                    }
+                }
+            }
+            Ok(())
+        })?;
+    }
+    // DuckDB returns rows in any order. A fixed order makes runs comparable.
+    found.people.sort_unstable();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{flatten::flatten_page, model::DriftRules};
+
+    use super::*;
+
+    #[test]
+    fn p1_a_page_of_users_is_read_back_whatever_it_contains() {
+        let mut draft = PageDraft::default();
+        let odd = "a\"b\\c/\u{0}日 😀";
+        let body =
+            r#"{"externalUserId":"other","x":"\ud800","attributes":{"data":[1],"askedMs":2},"id":7,"absent":["no"]}"#;
+        draft.add_found(odd, body.as_bytes());
+        draft.add_found("list", "\u{feff}[1, 2]".as_bytes());
+        draft.add_absent("gone".to_owned());
+        draft.add_refused("bad".to_owned(), 400);
+        let page = draft.write(5);
+        let asked: Vec<(String, u16)> =
+            requested_users(&page).unwrap().into_iter().map(|person| (person.user_id, person.status)).collect();
+        let expected = [(odd, 200), ("list", 200), ("gone", 404), ("bad", 400)];
+        assert_eq!(asked, expected.map(|(user_id, status)| (user_id.to_owned(), status)));
+        let flat = flatten_page(Stream::Users, &page, DriftRules::default()).unwrap();
+        assert_eq!((flat.records, flat.rejects.len(), flat.absent), (2, 1, vec!["gone".to_owned()]));
+        assert!(flat.rejects[0].raw.contains("[1, 2]"));
+        assert!(std::str::from_utf8(&page).unwrap().contains(body), "the body changed");
     }
 }

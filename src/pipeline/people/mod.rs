@@ -5,11 +5,9 @@
 //! early is valid with the answers it has, and this run or the next one commits it.
 
 mod batch;
-mod due;
-mod page;
 
-pub use due::{PeopleDue, people_due};
-pub(super) use page::{is_without_pages, remember};
+pub use batch::{PeopleDue, people_due};
+pub(super) use batch::{is_without_pages, remember};
 
 use std::collections::BTreeSet;
 

@@ -1,19 +1,22 @@
 //! The state that all lanes of a push share.
+//!
+//! Rows about erased people, which are not sent.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    model::{IdentifierKind, WrittenIdentifier, is_email_attribute},
     person::Suppression,
     source::{Source, Stop},
+    upsert::{AttributeValue, Upsert},
 };
 
 use super::{
     super::PipelineError,
     ledger::Ledger,
-    report::PushRows,
-    request::PushRequest,
+    report::{PushRequest, PushRows},
     results::{ResultsFile, RowResult},
 };
 
@@ -70,4 +73,21 @@ impl PushContext {
         self.progress().error.get_or_insert(error);
         self.ending.cancel();
     }
+}
+
+/// The reason in the results file why a row about an erased person was not sent.
+pub(super) const SUPPRESSED: &str = "this person was erased: nothing is sent until the service has purged them. If they signed up again, run `studysync erase --end ID`";
+
+/// Returns true if the row's user id or one of its email addresses belongs to an erased person.
+pub(super) fn is_suppressed(suppression: &Suppression, upsert: &Upsert) -> bool {
+    let user_id = WrittenIdentifier::read(IdentifierKind::UserId, &upsert.user_id);
+    let attributes = upsert.attributes.iter().filter(|(name, _)| is_email_attribute(name));
+    let in_attributes = attributes.filter_map(|(_, value)| match value {
+        AttributeValue::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    let emails = upsert.email.as_deref().into_iter().chain(in_attributes);
+    let emails = emails.filter_map(|email| WrittenIdentifier::read(IdentifierKind::Email, email));
+    let identifiers: Vec<WrittenIdentifier> = user_id.into_iter().chain(emails).collect();
+    suppression.matches_identifiers(&identifiers)
 }

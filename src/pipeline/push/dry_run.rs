@@ -12,13 +12,12 @@ use crate::{
 
 use super::{
     super::{PipelineError, ReportHeader, RunTimes, assemble::suppression},
+    context::{SUPPRESSED, is_suppressed},
     input::read,
     ledger::{RowToSend, SendDecision, decide},
     past_results,
-    report::{PushReport, PushRows},
-    request::{COMMAND, PushRequest},
+    report::{COMMAND, PushReport, PushRequest, PushRows},
     results::{Ending, ResultsFile, RowOutcome, RowResult},
-    suppressed::{SUPPRESSED, is_suppressed},
 };
 
 /// Writes a results file with what a push would do with each row, and returns the report. Stops at the first error.

@@ -15,7 +15,7 @@ use crate::{
     upsert::Upsert,
 };
 
-use super::{super::PipelineError, request::PushRequest};
+use super::{super::PipelineError, report::PushRequest};
 
 /// The maximum number of changes in one transaction.
 const GROUP_MAX: usize = 256;

@@ -20,14 +20,11 @@ mod lane;
 mod ledger;
 mod past_results;
 mod report;
-mod request;
 mod results;
-mod suppressed;
 
 pub use input::{InputFormat, PushFormat, PushInput};
 pub use past_results::{ErasedPeople, ResultsFound, clean_results, search_results};
-pub use report::{PushReport, PushRows};
-pub use request::PushRequest;
+pub use report::{PushReport, PushRequest, PushRows};
 
 use std::sync::{Arc, Mutex};
 
@@ -48,12 +45,12 @@ use super::{
     threads::blocking,
 };
 use context::PushContext;
+use context::{SUPPRESSED, is_suppressed};
 use input::{InputEvent, start_reading};
 use lane::Lane;
 use ledger::Ledger;
-use request::COMMAND;
+use report::COMMAND;
 use results::{Ending, ResultsFile, RowResult};
-use suppressed::{SUPPRESSED, is_suppressed};
 
 /// The maximum number of rows that are queued for one lane.
 const LANE_ROWS: usize = 32;

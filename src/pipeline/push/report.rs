@@ -1,4 +1,8 @@
 //! The report of a push: the JSON of `--json` and of the history of runs. It names no person.
+//!
+//! The request for a push.
+
+use std::path::PathBuf;
 
 use serde::Serialize;
 
@@ -6,6 +10,7 @@ use crate::{model::RunId, source::RequestStats};
 
 use super::{
     super::{Outcome, ReportHeader},
+    input::PushInput,
     results::{RowOutcome, RowResult, ThisPush},
 };
 
@@ -88,4 +93,21 @@ pub struct PushReport {
     /// Why the push ended early.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped_because: Option<String>,
+}
+
+/// The command name in the lease and in the history of runs.
+pub(in super::super) const COMMAND: &str = "users push";
+
+/// What a push should send.
+#[derive(Clone, Debug)]
+pub struct PushRequest {
+    pub input: PushInput,
+    /// The results file, with the outcome of each row.
+    pub results: PathBuf,
+    /// True to report what would be sent, and to send nothing.
+    pub is_dry_run: bool,
+    /// True to send events again if no answer says whether the service has them.
+    pub resends_events: bool,
+    /// True to send rows again whose answer is known. Their events are not sent again unless `resends_events` is true.
+    pub sends_again: bool,
 }

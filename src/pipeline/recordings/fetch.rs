@@ -8,8 +8,7 @@ use std::{
 
 use super::{
     super::PipelineError,
-    fresh_link::{FreshLink, fresh_link},
-    pending_downloads::PendingDownload,
+    pending_downloads::{FreshLink, PendingDownload, fresh_link},
     sink::{Allowance, Declined, Sink},
 };
 use crate::{

@@ -6,8 +6,8 @@ use super::{
     super::{PipelineError, Run},
     CHUNK_UPLOADS, ROWS_AT_ONCE,
     fetch::Fetcher,
-    folders::recordings_folders,
     pending_downloads::PendingDownloads,
+    progress::recordings_folders,
 };
 use crate::{
     load::{WantedRecordings, Warehouse},

@@ -10,8 +10,6 @@
 //! outcome.
 
 mod fetch;
-mod folders;
-mod fresh_link;
 mod lost;
 mod pending_downloads;
 mod progress;
@@ -32,13 +30,12 @@ use crate::{
 use super::{PipelineError, Run, assemble::failed, error::chain};
 
 use fetch::{FetchResult, Fetcher, Hosts};
-use folders::remember_folder;
 use pending_downloads::{PendingDownload, PendingDownloads, STREAM, key_of, outcome_of};
+use progress::remember_folder;
 use sink::Allowance;
 
-pub use folders::recordings_folders;
 pub(super) use progress::RecordingsProgress;
-pub use progress::RecordingsReport;
+pub use progress::{RecordingsReport, recordings_folders};
 
 /// Rows that are read from a warehouse at a time.
 const ROWS_AT_ONCE: usize = 20_000;

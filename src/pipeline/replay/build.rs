@@ -21,8 +21,7 @@ use super::{
     flatteners::flatten,
     inventory::ArchivedScan,
     page_budget::{PageBudget, ScanPageBuffer},
-    read::{ArchiveReader, ReadStop},
-    writer_step::{PageFilter, WriterStep},
+    read::{ArchiveReader, PageFilter, ReadStop, WriterStep},
 };
 
 /// The maximum number of steps that are queued for a warehouse. [`PageBudget`] limits the bytes of the queued pages.

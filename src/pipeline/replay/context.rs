@@ -4,7 +4,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{config::Settings, load::Identity, model::TimeAccount, person::Suppression, state::State};
 
-use super::{inventory::ArchivedScan, progress::ReplayProgress, writer_step::PageFilter};
+use super::{inventory::ArchivedScan, read::PageFilter, report::ReplayProgress};
 
 /// The settings, the archived scans and the shared state of a replay.
 pub(super) struct ReplayContext<'a> {

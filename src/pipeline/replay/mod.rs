@@ -11,14 +11,11 @@ mod flatteners;
 mod full;
 mod inventory;
 mod page_budget;
-mod progress;
 mod range;
 mod read;
 mod report;
-mod writer_step;
 
-pub use progress::{ReplayProgress, ReplaySnapshot};
-pub use report::{RebuiltWarehouse, ReplacedRange, ReplayReport, ReplayResult};
+pub use report::{RebuiltWarehouse, ReplacedRange, ReplayProgress, ReplayReport, ReplayResult, ReplaySnapshot};
 
 pub use full::is_carried_events;
 

@@ -1,4 +1,6 @@
 //! Reads the archive for the writers: sends the flattened pages of each scan, in the order of the scans' commits.
+//!
+//! The steps that the reader of the archive sends to the writers of the warehouses.
 
 use std::{
     sync::{Arc, atomic::Ordering, mpsc::SyncSender},
@@ -7,19 +9,20 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
+use crate::{
+    archive::{ArchiveError, read_pages},
+    load::CommitOptions,
+    model::{DriftPolicy, EndStyle, FlatPage, Proof, Stream, TimeAccount},
+    person::Suppression,
+    source::envelope,
+};
+
 use super::{
     super::{PipelineError, page_buffer::LARGE_BODY_BYTES},
     flatteners::{ArchivedPage, FlattenedPage, Flatteners, Output},
     inventory::ArchivedScan,
-    page_budget::PageBudget,
-    progress::ReplayProgress,
-    writer_step::{PageFilter, WriterStep},
-};
-use crate::{
-    archive::{ArchiveError, read_pages},
-    load::CommitOptions,
-    model::{EndStyle, Proof, Stream, TimeAccount},
-    source::envelope,
+    page_budget::{PageBudget, PageReservation},
+    report::ReplayProgress,
 };
 
 /// Why the reader ended before the last scan.
@@ -137,4 +140,22 @@ fn end_of_list(stream: Stream, last: Option<&[u8]>) -> Option<EndStyle> {
         None => Some(EndStyle::NotFound),
         Some(body) => envelope::parse(body).ok().map(|envelope| envelope.end.unwrap_or(EndStyle::NotFound)),
     }
+}
+
+/// A step of a writer.
+#[derive(Clone)]
+pub(super) enum WriterStep {
+    /// A page of the current scan.
+    Page(Arc<FlatPage>, Arc<PageReservation>),
+    /// Apply the scan: the writer has received all pages of the scan.
+    Commit(Arc<ArchivedScan>, CommitOptions),
+    /// Complete the warehouse: there is no further scan.
+    Complete,
+}
+
+/// The rules by which records and fields are removed from archived pages.
+#[derive(Clone, Copy)]
+pub(super) struct PageFilter<'a> {
+    pub drift: DriftPolicy,
+    pub suppression: &'a Suppression,
 }

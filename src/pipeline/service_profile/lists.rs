@@ -15,12 +15,9 @@ use super::{
         theme_measure::measure as measure_theme_times,
         ties::{MomentRequester, moments_of},
     },
-    measure_context::MeasureContext,
     paging::ResponseSample,
-    report,
-    report::Measured,
-    rows::{RowTimes, most_informative, rows_of},
-    small_list::{SmallList, SmallListReader},
+    report::{self, MeasureContext, Measured},
+    rows::{RowTimes, SmallList, SmallListReader, most_informative, rows_of},
 };
 
 /// A window without any row: one of the first milliseconds of 1970.

@@ -4,13 +4,9 @@
 //! without rows shows nothing. No behaviour ever proves that a window is complete (promise P3).
 
 mod lists;
-mod measure_context;
-mod observed;
 mod paging;
 mod report;
-mod retry_after;
 mod rows;
-mod small_list;
 mod statuses;
 mod stored;
 mod users;
@@ -30,11 +26,11 @@ use super::{
     ties::MomentRequester,
 };
 
-use measure_context::MeasureContext;
+use report::MeasureContext;
 
-pub(super) use observed::ObservedBehaviours;
 pub use report::{KnownBehaviour, Measured, known_behaviours};
 pub(super) use statuses::{KnownStatuses, measure_statuses};
+pub(super) use stored::ObservedBehaviours;
 
 /// The maximum number of requests that measuring may send, retries included.
 pub const MEASURE_REQUESTS_MAX: u64 = 60;
@@ -57,7 +53,7 @@ pub async fn measure_service_profile(settings: &Settings) -> Result<Vec<Measured
     let mut reader = stored::reader(settings);
     let stored_ids = reader.as_mut().map(stored::user_ids).unwrap_or_default();
     let outcome = measure_all(&mut context, stored_ids, &suppression(settings)?).await;
-    retry_after::measure(&mut context, &session.state())?;
+    paging::measure_retry_after(&mut context, &session.state())?;
     context.measured.retain(|measured| measured.name != behaviour_names::ENVIRONMENT_IDS);
     context.add(stored::environments(settings, reader.as_mut())?);
     for measured in context.measured.iter_mut().filter(|measured| measured.measured_ms.is_none()) {

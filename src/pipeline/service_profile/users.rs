@@ -9,7 +9,10 @@ use crate::{
     source::{SourceError, UserAnswer},
 };
 
-use super::{super::PipelineError, measure_context::MeasureContext, report::Measured};
+use super::{
+    super::PipelineError,
+    report::{MeasureContext, Measured},
+};
 
 /// The maximum number of users that are requested.
 const USERS_MAX: usize = 3;

@@ -4,14 +4,12 @@
 //! A verify compares the windows inside the coverage, and reports the rest of the range as never read. No checkpoint
 //! names the spools of a verify, so no run resumes a killed verify, and the next run removes its spools.
 
-mod compare;
 mod plan;
 mod queue;
 mod report;
-mod request;
 
+pub use plan::VerifyRequest;
 pub use report::{StreamRange, VerifiedWindow, VerifyReport, VerifyTotals};
-pub use request::VerifyRequest;
 
 use std::sync::Arc;
 
@@ -34,9 +32,9 @@ use super::{
     sync_context::SyncContext,
 };
 
-use compare::{ServiceWindow, compare, scan_window};
 use plan::plan;
 use queue::{CompareQueue, CompareTask};
+use report::{ServiceWindow, compare, scan_window};
 
 /// A verify that has taken the lease.
 pub struct Verify {

@@ -1,4 +1,6 @@
 //! Plans a verify: the covered windows of the range to compare, and the parts of the range that no run has read.
+//!
+//! The request for a verify.
 
 use std::cmp::Reverse;
 
@@ -13,7 +15,6 @@ use super::{
     super::{PipelineError, ScopeBacklog, backlog},
     queue::{ComparePurpose, CompareTask},
     report::StreamRange,
-    request::VerifyRequest,
 };
 
 /// The newest time that a verify compares is a multiple of this length, because the newest window of a run also ends at
@@ -100,4 +101,14 @@ fn read_ms(state: &State, scope: Scope, interval: &CoverageInterval) -> Result<i
     let intervals = state.intervals(scope)?;
     let within = intervals.iter().find(|stored| stored.interval.window.contains(interval.window.start_ms));
     Ok(within.map_or(interval.scanned_ms, |stored| stored.read.read_ms))
+}
+
+/// The range of a verify, and how much of each difference it lists.
+#[derive(Clone, Copy, Debug)]
+pub struct VerifyRequest {
+    pub from_ms: i64,
+    /// The end of the range, in epoch milliseconds. `None` for the end of the coverage.
+    pub to_ms: Option<i64>,
+    /// The maximum number of rows that the report lists for each kind of difference in a window.
+    pub keys_max: usize,
 }
