@@ -1,5 +1,5 @@
-//! Queries the warehouse and reads the values of each row: texts, integers and floating-point numbers. Rows of the views
-//! of NPS by week, which several queries share.
+//! Queries the warehouse and reads the values of each row: texts, integers and floating-point numbers. Rows of the
+//! views of NPS by week, which several queries share.
 
 use arrow::{
     array::{Array, AsArray, RecordBatch},

@@ -1,5 +1,5 @@
-//! Findings of checks, and the checks of storage: state, archive, warehouses and recordings can be written, the disks have
-//! space, and DuckDB's extension can be loaded.
+//! Findings of checks, and the checks of storage: state, archive, warehouses and recordings can be written, the disks
+//! have space, and DuckDB's extension can be loaded.
 
 use std::{
     borrow::Cow,

@@ -1,5 +1,5 @@
-//! Which tables and columns a scan fills, and the rows that it writes, with the columns that have the same value in every
-//! row of a scan.
+//! Which tables and columns a scan fills, and the rows that it writes, with the columns that have the same value in
+//! every row of a scan.
 
 use std::sync::Arc;
 

@@ -91,8 +91,9 @@ pub(super) fn copy_rows(
     Ok(copied)
 }
 
-/// Defines `cell`, which returns the value of a column for a record (NULL for an unknown column), and `read_record`, which
-/// reads a record from a row. Each field has its kind, its column, and if need be a second column with the same value.
+/// Defines `cell`, which returns the value of a column for a record (NULL for an unknown column), and `read_record`,
+/// which reads a record from a row. Each field has its kind, its column, and if need be a second column with the same
+/// value.
 macro_rules! record_columns {
     ($record:ident { $($field:ident: $kind:ident $column:literal $(and $second:literal)?,)* }) => {
         fn cell<'a>(column: &str, record: &'a $record) -> Cell<'a> {

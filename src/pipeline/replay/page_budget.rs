@@ -71,8 +71,8 @@ impl ScanPageBuffer {
         Self { bytes_max, pages: Vec::new(), bytes: 0, has_overflowed: false }
     }
 
-    /// Adds a page. If the pages reach the size of the buffer, drops them and all later pages of the scan. The writer then reads
-    /// the scan from the archive.
+    /// Adds a page. If the pages reach the size of the buffer, drops them and all later pages of the scan. The writer
+    /// then reads the scan from the archive.
     pub fn push(&mut self, page: Arc<FlatPage>, reservation: &PageReservation) {
         self.pages.push((page, reservation.owner.clone()));
         self.bytes += reservation.bytes;

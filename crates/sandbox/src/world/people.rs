@@ -52,7 +52,8 @@ impl Visitor {
     }
 
     /// Returns the visitor number in a generated user id or mail address: all ASCII digits of the text. `None` if they
-    /// are no number of 32 bits. For any other text the number means nothing, so the caller compares the visitor's own id.
+    /// are no number of 32 bits. For any other text the number means nothing, so the caller compares the visitor's own
+    /// id.
     pub(crate) fn number_in(text: &str) -> Option<u32> {
         let digits: String = text.chars().filter(char::is_ascii_digit).collect();
         digits.parse().ok()
