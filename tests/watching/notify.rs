@@ -1,5 +1,7 @@
 //! `[notify]`: who is notified of which events and how often, and that a run never waits for a notification.
 
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
 
 use super::{Answer, Receiver, place_at, place_for, with_wrong_key};
@@ -156,9 +158,16 @@ fn a_hung_command_is_killed_with_its_children() {
     assert!(done.stderr.contains("was killed after 1 s"), "{}", done.stderr);
     let pids = std::fs::read_to_string(place.path("pids")).unwrap();
     assert_eq!(pids.split_whitespace().count(), 2);
+    let status_of = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let has_ended = |status: &str| status.is_empty() || status.contains("State:\tZ");
     for pid in pids.split_whitespace() {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        assert!(status.is_empty() || status.contains("State:\tZ"), "{pid} lives: {status}");
+        // The kernel ends a killed process only when the process gets a processor.
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !has_ended(&status_of(pid)) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let status = status_of(pid);
+        assert!(has_ended(&status), "{pid} lives: {status}");
     }
 }
 
