@@ -36,9 +36,7 @@ mod proxies;
 mod settings;
 
 #[cfg(fuzzing)]
-pub mod fuzzing {
-    pub use super::header_times::retry_after_of_lines as retry_after;
-}
+pub use self::header_times::retry_after_of_lines;
 pub use self::{
     address::Range,
     client::install_crypto,
