@@ -166,14 +166,18 @@ fn search_results(settings: &Settings, people: &RecordsOf<'_>) -> Result<Option<
 }
 
 /// Returns all files that this program wrote, by location: a warehouse, the reader copy, the archive, the state file
-/// and the erasures. Recordings are left out.
+/// and the erasures. Recordings in the folder of a warehouse are left out.
 pub(super) fn files_of(settings: &Settings) -> Result<Vec<(&'static str, Vec<PathBuf>)>, EraseError> {
     let mut all = Vec::new();
+    let recordings = &settings.recordings.path;
     for place in pipeline::places(&settings.warehouse) {
-        all.extend(place.files()?);
+        let mut groups = place.files()?;
+        // Recordings contain no searchable text. The caller searches for recordings by the folders of the sessions.
+        if recordings.starts_with(&place.path) {
+            groups.iter_mut().for_each(|(_, files)| files.retain(|path| !path.starts_with(recordings)));
+        }
+        all.extend(groups);
     }
-    // Recordings contain no searchable text. The caller searches for recordings by the folders of the sessions.
-    all.iter_mut().for_each(|(_, files)| files.retain(|path| !path.starts_with(&settings.recordings.path)));
     all.push(("archive", files_below(&settings.archive_root)?));
     let state =
         state::state_files(&settings.state_path).map_err(EraseError::io("list the files of", &settings.state_path))?;
@@ -206,4 +210,39 @@ pub(super) fn hard_linked(settings: &Settings) -> Result<Vec<HardLinked>, EraseE
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        config::{Overrides, resolve},
+        model::WarehouseKind,
+    };
+
+    #[test]
+    fn p9_recordings_hide_no_file_of_a_warehouse() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for file in ["data/w.duckdb", "data/3f/recording", "p/responses/data.parquet", "p/recordings/3f/recording"] {
+            fs::create_dir_all(at(file).parent().unwrap()).unwrap();
+            fs::write(at(file), "x").unwrap();
+        }
+        for (recordings, expected) in [
+            ("data", ["data/w.duckdb", "p/recordings/3f/recording", "p/responses/data.parquet"].as_slice()),
+            ("p/recordings", ["data/w.duckdb", "p/responses/data.parquet"].as_slice()),
+        ] {
+            let text = format!("[recordings]\npath = '{recordings}'\n[state]\npath = 's/state.sqlite'\n");
+            fs::write(at("studysync.toml"), text).unwrap();
+            let overrides = Overrides {
+                config: Some(at("studysync.toml")),
+                warehouses: [(WarehouseKind::DuckDb, at("data/w.duckdb")), (WarehouseKind::Parquet, at("p"))].into(),
+                ..Overrides::default()
+            };
+            let settings = resolve(overrides).unwrap();
+            let groups = files_of(&settings).unwrap();
+            let found: Vec<PathBuf> = groups.into_iter().flat_map(|(_, paths)| paths).collect();
+            assert_eq!(found, expected.iter().map(|file| at(file)).collect::<Vec<_>>(), "{recordings}");
+        }
+    }
 }

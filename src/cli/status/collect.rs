@@ -101,8 +101,7 @@ pub(super) struct RunStatus {
 /// Maximum recent runs that `status` shows.
 const RUNS_SHOWN: u32 = 5;
 
-/// Returns the status. `range` is the range whose proofs are requested; `None` for the
-/// complete coverage.
+/// Returns the status. `range` is the range whose proofs are requested; `None` for the complete coverage.
 pub(super) fn collect(
     settings: &Settings,
     state: &State,

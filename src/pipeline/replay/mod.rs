@@ -1,6 +1,6 @@
 //! `replay`: builds every table, or a range of creation time, again from the archive. Sends no request.
 //!
-//! A full replay ([`full`]) builds each warehouse next to the old one, and replaces the old one ([`swap`]). The replay
+//! A full replay ([`full`]) builds each warehouse next to the old one, and replaces the old one. The replay
 //! of a range ([`range`]) builds the range, and replaces the range in each warehouse in one transaction. Scans are
 //! applied in the order of their first commits. [`inventory`] lists the scans, [`read`] and [`flatteners`] turn them
 //! into steps within a [`page_budget`], and [`build`] applies the steps.

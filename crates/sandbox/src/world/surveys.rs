@@ -392,7 +392,7 @@ impl Question {
             options: (self.options.iter().enumerate())
                 .map(|(order, label)| OptionRecord { id: self.id * 100 + order as i64, label, order })
                 .collect(),
-            options_properties: has_properties.then(|| OptionsProperties {
+            options_properties: has_properties.then_some(OptionsProperties {
                 intro_text: "",
                 labels: self.labels,
                 columns: self.columns,
