@@ -56,8 +56,8 @@ const KILLED_HINT: &str = "the next run resumes it; if this happens again, check
      program that starts the run";
 
 impl RunSummary {
-    /// Summarizes an entry of the history. `holder` is the run that holds the lease. Reports of earlier versions have no
-    /// `reason`, `why`, `hint` and `looks`.
+    /// Summarizes an entry of the history. `holder` is the run that holds the lease. Reports of earlier versions have
+    /// no `reason`, `why`, `hint` and `looks`.
     pub fn from_entry(entry: RunEntry, holder: Option<&LeaseHolder>) -> RunSummary {
         let report = StoredReport::parse(entry.report.as_deref());
         let is_running = entry.finished_ms.is_none() && holder.is_some_and(|holder| holder.run_id == entry.run_id);

@@ -5,9 +5,9 @@
 //! that no further state is needed. A kill loses at most a piece of a download. Rows that an edit or a replay wrote
 //! again get their outcome from the note files, without a request.
 //!
-//! [`fetch`] fetches one recording; [`pending_downloads`] replaces an expired link; [`lost`] finds files that are gone. This
-//! file decides which recordings are fetched, and in which order. A pass goes once through the recordings without an
-//! outcome.
+//! [`fetch`] fetches one recording; [`pending_downloads`] replaces an expired link; [`lost`] finds files that are gone.
+//! This file decides which recordings are fetched, and in which order. A pass goes once through the recordings without
+//! an outcome.
 
 mod fetch;
 mod lost;
