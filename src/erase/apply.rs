@@ -146,8 +146,11 @@ impl Erase {
         let purged = match &self.source {
             None => Purged::default(),
             Some(source) => {
-                let storage = (&self.journals, &self.key, &self.session.system.failpoints);
-                let purged = purge(source, storage, &mut journal, &plan.identifiers, self.request.delay_seconds).await;
+                let failpoints = &self.session.system.failpoints;
+                let delay_seconds = self.request.delay_seconds;
+                let (journals, key) = (&self.journals, &self.key);
+                let purged =
+                    purge(source, journals, key, failpoints, &mut journal, &plan.identifiers, delay_seconds).await;
                 self.session.remember(source)?;
                 purged?
             }
@@ -253,8 +256,8 @@ impl Erase {
     /// Searches all stored data, recordings included, for data and mentions of the people.
     fn search(&mut self, people: &[Identifier], matcher: &IdentifierMatcher) -> Result<Search, EraseError> {
         let recordings = recordings::search(&self.recordings()?, people)?;
-        let wanted = (people, matcher);
-        let mut search = verify::search(&self.session.settings, &self.archive, &mut self.destinations, wanted)?;
+        let settings = &self.session.settings;
+        let mut search = verify::search(settings, &self.archive, &mut self.destinations, people, matcher)?;
         search.verified.places.extend(recordings.map(|result| ("recordings".to_owned(), result)));
         Ok(search)
     }

@@ -48,7 +48,9 @@ fn names_of(identifiers: &LinkedIdentifiers) -> Vec<Name> {
 /// is the delay of the service, or `None` for its default.
 pub(super) async fn purge(
     source: &Source,
-    (journals, key, failpoints): (&Journals, &IdentifierKey, &Failpoints),
+    journals: &Journals,
+    key: &IdentifierKey,
+    failpoints: &Failpoints,
     journal: &mut Journal,
     identifiers: &LinkedIdentifiers,
     delay_seconds: Option<u64>,

@@ -85,7 +85,8 @@ pub(super) fn search(
     settings: &Settings,
     archive: &Archive,
     destinations: &mut [Warehouse],
-    (people, matcher): (&[Identifier], &IdentifierMatcher),
+    people: &[Identifier],
+    matcher: &IdentifierMatcher,
 ) -> Result<Search, EraseError> {
     let mut search = Search::default();
     search.verified.not_searched_in_texts = matcher.not_in_texts();
@@ -126,23 +127,32 @@ pub(super) fn search(
         search.verified.places.insert("push results".to_owned(), result);
     }
     for (name, paths) in files_of(settings)? {
-        let mut result = LocationResult::default();
-        for path in paths {
-            let file = state::open_raw(&path, &settings.state_path).map_err(EraseError::io("open", &path))?;
-            let Some(file) = file else { continue };
-            let (hits, bytes) = matcher.count_in_raw(file).map_err(EraseError::io("read", &path))?;
-            result.searched += 1;
-            result.bytes += bytes;
-            if explained == 0 {
-                result.unexplained += hits;
-            }
-            if hits > 0 && explained == 0 {
-                tracing::warn!(hits, "{} holds bytes of an identifier", path.display());
-            }
-        }
+        let result = search_raw(settings, matcher, &paths, explained > 0)?;
         search.verified.places.insert(format!("files of {name}"), result);
     }
     Ok(search)
+}
+
+/// Searches the raw bytes of files. If a mention may explain the bytes of an identifier, does not count them.
+fn search_raw(
+    settings: &Settings,
+    matcher: &IdentifierMatcher,
+    paths: &[PathBuf],
+    is_explained: bool,
+) -> Result<LocationResult, EraseError> {
+    let mut result = LocationResult::default();
+    for path in paths {
+        let file = state::open_raw(path, &settings.state_path).map_err(EraseError::io("open", path))?;
+        let Some(file) = file else { continue };
+        let (hits, bytes) = matcher.count_in_raw(file).map_err(EraseError::io("read", path))?;
+        result.searched += 1;
+        result.bytes += bytes;
+        if hits > 0 && !is_explained {
+            result.unexplained += hits;
+            tracing::warn!(hits, "{} holds bytes of an identifier", path.display());
+        }
+    }
+    Ok(result)
 }
 
 /// Returns the number of rows by `table.column`.

@@ -1,5 +1,7 @@
 //! The section of coverage: a map of days for each scope, with a row per month and a square per day.
 
+use std::ops::RangeInclusive;
+
 use chrono::{DateTime, Datelike};
 use maud::{Markup, html};
 
@@ -64,7 +66,7 @@ fn scope(coverage: &ScopeCoverage, days: Option<(i64, i64)>) -> Markup {
         div.map {
             h3 { (name) }
             @match (coverage.scope.stream.is_windowed(), days) {
-                (true, Some(days)) => (map(coverage, days, &anchor)),
+                (true, Some(days)) => (map(coverage, days.0..=days.1, &anchor)),
                 _ => p { "Always read completely" @if let Some(range) = coverage.bounding_range() { "; last up to " (time_text(range.end_ms)) } "." },
             }
             details {
@@ -103,12 +105,12 @@ fn month_and_day(day: i64) -> Option<(i64, i64)> {
     Some((i64::from(date.year()) * 12 + i64::from(date.month0()), i64::from(date.day0())))
 }
 
-/// Renders the map of days of a scope, with a row for each month from `first` to `last`. `anchor` is the prefix of
+/// Renders the map of days of a scope, with a row for each month of `days`. `anchor` is the prefix of
 /// element ids.
-fn map(coverage: &ScopeCoverage, (first, last): (i64, i64), anchor: &str) -> Markup {
+fn map(coverage: &ScopeCoverage, days: RangeInclusive<i64>, anchor: &str) -> Markup {
     let month_of = |day| month_and_day(day).map_or(0, |(month, _)| month);
-    let (first_month, last_month) = (month_of(first), month_of(last));
-    let days: Vec<(i64, CoverageState)> = (first..=last).map(|day| (day, coverage.day(day))).collect();
+    let (first_month, last_month) = (month_of(*days.start()), month_of(*days.end()));
+    let days: Vec<(i64, CoverageState)> = days.map(|day| (day, coverage.day(day))).collect();
     let of_state = |state| days.iter().filter(move |(_, other)| *other == state).map(|(day, _)| *day);
     let path = |state| -> String {
         let places = of_state(state).filter_map(month_and_day);
