@@ -22,10 +22,11 @@ mod store;
 
 pub use error::ArchiveError;
 pub use frame::{FileHeader, PAGE_BYTES_MAX};
+pub use owner::ArchiveSettings;
 pub use reader::{FileSummary, Pages, read_pages, summarize};
-pub use rewrite::{PageChange, REWRITE_SUFFIX, RewriteCounts, rewrite};
+pub use rewrite::{PageChange, RewriteCounts, rewrite};
 pub use spool::{RecoveredSpool, Spool};
-pub use store::{Archive, ArchiveSettings};
+pub use store::Archive;
 
 #[cfg(test)]
 mod tests;

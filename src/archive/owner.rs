@@ -1,14 +1,36 @@
 //! Binds an archive folder to one service, one environment and one state file. If two state files used one folder, the
 //! runs of each would delete the spools of the other as orphans.
 
-use std::{fs, io, io::Write, path::Path};
+use std::{
+    fs, io,
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Archive, ArchiveError, ArchiveSettings, FileSummary, read_pages, summarize};
+use super::{ArchiveError, FileSummary, read_pages, summarize};
 use crate::files::{Access, Output};
 
 const OWNER_FILE: &str = "owner.json";
+
+/// The settings of an archive.
+#[derive(Clone, Debug)]
+pub struct ArchiveSettings {
+    /// The folder.
+    pub root: PathBuf,
+    /// True if pages are kept after the commit. If false, the folder contains only spools.
+    pub keeps_pages: bool,
+    /// Retention in days; `None` keeps pages for ever.
+    pub keep_days: Option<u32>,
+    /// The base URL of the service (promise P10).
+    pub base_url: String,
+    /// The environment label (promise P10).
+    pub environment: String,
+    /// The file name of the run's state file. An archive folder belongs to one state file; `owner.json` contains its
+    /// name.
+    pub state_file_name: String,
+}
 
 #[derive(Serialize, Deserialize)]
 struct Owner {
@@ -17,8 +39,14 @@ struct Owner {
 }
 
 /// Writes the owner file for these settings, unless it names them already. A folder without pages may change its owner.
-/// Fails if the folder has pages of another service, environment or state file.
-pub(super) fn claim(archive: &Archive, settings: &ArchiveSettings) -> Result<(), ArchiveError> {
+/// `pages_of` returns the files with pages, or one of them if it gets true.
+///
+/// # Errors
+/// `OtherService` or `OtherOwner` if the folder has pages of another service, environment or state file.
+pub(super) fn claim(
+    settings: &ArchiveSettings,
+    pages_of: impl FnOnce(bool) -> Result<Vec<PathBuf>, ArchiveError>,
+) -> Result<(), ArchiveError> {
     let path = settings.root.join(OWNER_FILE);
     let owner = match fs::read(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -26,7 +54,7 @@ pub(super) fn claim(archive: &Archive, settings: &ArchiveSettings) -> Result<(),
     };
     let is_ours = owner.as_ref().is_some_and(|owner| owner.state == settings.state_file_name);
     // In a folder that these settings own, all pages are of one service, so checking one file is enough.
-    let pages = if is_ours { archive.any_pages()?.into_iter().collect() } else { archive.all_pages()? };
+    let pages = pages_of(is_ours)?;
     for page in &pages {
         // A file without a readable header or without pages is not checked.
         let Ok(FileSummary { header, pages: 1.., .. }) = summarize(page) else { continue };

@@ -14,15 +14,12 @@ use super::{
     Archive, ArchiveError, ArchiveSettings,
     frame::{self, Frame, FrameError},
     read_pages, reader,
-    store::UNDER_WAY,
+    store::{REWRITE_SUFFIX, UNDER_WAY},
 };
 use crate::{
     files,
     model::{DurableStep, Failpoints},
 };
-
-/// Suffix of a replacement file that is being written.
-pub const REWRITE_SUFFIX: &str = ".rewrite";
 
 /// The new content of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]

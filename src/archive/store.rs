@@ -11,28 +11,15 @@ use crate::{
     model::{DAY_MS, DurableStep, Failpoints, Scan, ScanId, format_ms},
 };
 
-use super::{ArchiveError, FileHeader, RecoveredSpool, Spool, frame, owner};
+use super::{
+    ArchiveError, FileHeader, RecoveredSpool, Spool, frame,
+    owner::{self, ArchiveSettings},
+};
 
 /// The name of the folder of spools.
 pub(super) const UNDER_WAY: &str = "under-way";
-
-/// The settings of an archive.
-#[derive(Clone, Debug)]
-pub struct ArchiveSettings {
-    /// The folder.
-    pub root: PathBuf,
-    /// True if pages are kept after the commit. If false, the folder contains only spools.
-    pub keeps_pages: bool,
-    /// Retention in days; `None` keeps pages for ever.
-    pub keep_days: Option<u32>,
-    /// The base URL of the service (promise P10).
-    pub base_url: String,
-    /// The environment label (promise P10).
-    pub environment: String,
-    /// The file name of the run's state file. An archive folder belongs to one state file; `owner.json` contains its
-    /// name.
-    pub state_file_name: String,
-}
+/// Suffix of a file that will replace an archive file and is being written.
+pub(super) const REWRITE_SUFFIX: &str = ".rewrite";
 
 /// The archive of one service and environment.
 #[derive(Clone, Debug)]
@@ -50,7 +37,10 @@ impl Archive {
         let under_way = settings.root.join(UNDER_WAY);
         files::create_folders(&under_way).map_err(ArchiveError::io("create", &under_way))?;
         let archive = Archive::without_owner_check(settings);
-        owner::claim(&archive, &archive.settings)?;
+        owner::claim(&archive.settings, |is_one_enough| match is_one_enough {
+            true => Ok(archive.any_pages()?.into_iter().collect()),
+            false => archive.all_pages(),
+        })?;
         Ok(archive)
     }
 
@@ -216,7 +206,7 @@ impl Archive {
 
     /// Returns the incomplete replacement files of rewrites that were killed.
     pub fn unfinished(&self) -> Result<Vec<PathBuf>, ArchiveError> {
-        let is_unfinished = |path: &PathBuf| path.to_string_lossy().ends_with(super::REWRITE_SUFFIX);
+        let is_unfinished = |path: &PathBuf| path.to_string_lossy().ends_with(REWRITE_SUFFIX);
         let mut files = files_in(&self.under_way_folder())?;
         for stream in folders_in(&self.settings.root)? {
             for month in folders_in(&stream)? {
@@ -252,7 +242,7 @@ fn remove(path: &Path) -> Result<(), ArchiveError> {
 /// Returns the archive files in a folder, without incomplete replacement files.
 fn pages_in(folder: &Path) -> Result<Vec<PathBuf>, ArchiveError> {
     let mut files = files_in(folder)?;
-    files.retain(|path| !path.to_string_lossy().ends_with(super::REWRITE_SUFFIX));
+    files.retain(|path| !path.to_string_lossy().ends_with(REWRITE_SUFFIX));
     Ok(files)
 }
 
