@@ -425,13 +425,8 @@ impl Erase {
 
 /// Fails if the path of a warehouse or of the state file does not exist, because data of the people may be elsewhere.
 pub(super) fn require_paths(settings: &Settings) -> Result<(), EraseError> {
-    match settings
-        .warehouse
-        .paths
-        .values()
-        .chain([&settings.state_path])
-        .find(|path| !path.try_exists().unwrap_or(true))
-    {
+    let mut paths = settings.warehouse.paths.values().chain([&settings.state_path]);
+    match paths.find(|path| !path.try_exists().unwrap_or(true)) {
         Some(missing) => Err(EraseError::Names(format!(
             "{} is not there: an erasure goes by everything that a sync keeps, so name the same places",
             missing.display()

@@ -29,8 +29,8 @@ pub enum EraseError {
 impl EraseError {
     /// Returns a function for `map_err` that adds the action and the path to an I/O error.
     pub(super) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> EraseError {
-        let path = path.into();
-        move |source| EraseError::File(FileError { action, path, source })
+        let failed = FileError::of(action, path);
+        move |source| EraseError::File(failed(source))
     }
 
     /// Returns a function for `map_err` that adds the name of the warehouse to an error.

@@ -166,8 +166,7 @@ impl Engine {
     /// Hits the failpoint of a durable step on the file at `path`. Callers call it before each such step, so that tests
     /// can stop the run there.
     pub(super) fn hit(&self, step: DurableStep, path: &Path) -> Result<(), LoadError> {
-        let failed = |source| LoadError::File(FileError { action: "write", path: path.to_owned(), source });
-        self.failpoints.hit(step).map_err(failed)
+        Ok(self.failpoints.hit(step).map_err(FileError::of("write", path))?)
     }
 
     /// Runs statements without a result. `action` completes the error message "the engine failed to ...".

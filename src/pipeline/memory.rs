@@ -29,8 +29,8 @@ pub struct Memory {
     /// Bodies of pages, from their requests until they are flattened; of a replay, from the archive. Also one batch of
     /// webhook deliveries.
     pub bodies: usize,
-    /// Flattened pages, over all scans. A replay queues one half, and each warehouse
-    /// buffers as much until a scan is complete.
+    /// Flattened pages, over all scans. A replay queues one half, and each warehouse buffers as much until a scan is
+    /// complete.
     pub pages: usize,
     /// The long texts of one window, which a store writes in one transaction.
     pub long_texts: usize,
