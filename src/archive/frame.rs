@@ -185,7 +185,6 @@ fn frame(kind: u8, raw: u32, stored: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Returns the checksum of a frame.
 fn checksum(kind: u8, raw: u32, stored: &[u8]) -> u64 {
     xxh3_64_with_seed(stored, u64::from(raw) << 8 | u64::from(kind))
 }

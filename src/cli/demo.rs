@@ -117,7 +117,6 @@ SELECT theme, count(*) AS answers FROM themes WHERE _vanished_at IS NULL GROUP B
 /// The files and folders that the demo creates in its folder.
 const CREATED: [&str; 4] = [CONFIG_FILE_NAME, "warehouse.duckdb", "parquet", "state"];
 
-/// Returns the configuration file of the demo.
 fn config(base_url: &str) -> String {
     format!(
         "# Written by `studysync demo`. Its service has ended; `studysync sandbox` starts another.\n\

@@ -108,7 +108,6 @@ fn lines(name: &str, row: &RowChange) -> String {
     text
 }
 
-/// Returns a line of the table of answers.
 fn line(name: &str, cells: &[String; 6]) -> String {
     let [before, new, returned, deleted, vanished, after] = cells;
     let name = fitted(name, NAME_COLUMNS);

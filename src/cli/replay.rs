@@ -93,7 +93,6 @@ fn progress_text(progress: &ReplayProgress) -> String {
     format!("{percent}%  {done}/{all} scans  {pages} pages  {records} records")
 }
 
-/// Returns the summary of a replay for people.
 fn summary(report: &ReplayReport) -> String {
     let done = &report.replayed;
     let mut text = format!(

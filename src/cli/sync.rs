@@ -207,7 +207,6 @@ fn recordings_line(recordings: RecordingsReport) -> String {
     format!("  recordings {}\n", if parts.is_empty() { "nothing to do".to_owned() } else { parts.join(", ") })
 }
 
-/// Returns the summary of a run for people.
 fn summary(report: &RunReport) -> String {
     let mut text = format!(
         "{} {}: {} requests in {:.1} s\n",

@@ -155,7 +155,6 @@ fn describe_kind(kind: &str, difference: &Difference) -> String {
     text
 }
 
-/// Returns the totals as text.
 fn describe_totals(report: &VerifyReport) -> String {
     let totals = &report.totals;
     let mut text = format!(

@@ -235,7 +235,6 @@ pub(super) fn resolve(table: NotifyTable, folder: &Path) -> Result<NotifySetting
     })
 }
 
-/// Returns the kind of receiver with this name.
 fn kind(name: &str) -> Result<ReceiverKind, ConfigError> {
     let known = ReceiverKind::ALL.into_iter().find(|(_, known)| *known == name);
     let names = || ReceiverKind::ALL.map(|(_, name)| format!("'{name}'")).join(", ");

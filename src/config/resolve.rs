@@ -147,7 +147,6 @@ fn resolve_paths(file: &mut ConfigFile, folder: &Path, overrides: &mut Overrides
     Ok(())
 }
 
-/// Checks every number of the file that has a range.
 fn check_ranges(file: &mut ConfigFile) -> Result<(), ConfigError> {
     for Setting { key, value } in file.settings() {
         let (Some(number), Some(range)) = (value.number(), &key.range) else { continue };
@@ -239,7 +238,6 @@ fn warehouse(mut table: WarehouseTable, overrides: &mut Overrides) -> Result<War
     Ok(warehouse)
 }
 
-/// Checks that the memory limit is enough for the configured warehouses, which share the memory.
 fn check_memory_limit(warehouse: &WarehouseSettings, memory_limit_mb: u64) -> Result<(), ConfigError> {
     let least_mb = MEMORY_LIMIT_MB_MIN * warehouse.paths.len().max(1) as u64;
     if memory_limit_mb >= least_mb {

@@ -165,7 +165,6 @@ pub(super) fn users_settings(mut table: StreamTable, only: &[Stream]) -> Result<
     })
 }
 
-/// Refuses a key that the stream does not have.
 fn check_keys(stream: Stream, table: &mut StreamTable) -> Result<(), ConfigError> {
     let mut settings = table.settings(&format!("streams.{stream}")).into_iter();
     let refused = settings.find(|setting| setting.value.is_set() && !setting.key.streams.contains(&stream));

@@ -149,7 +149,6 @@ fn named<'file>(name: &str, table: &'file mut dyn Table) -> NamedTable<'file> {
 }
 
 impl ConfigFile {
-    /// Returns the tables of the file.
     fn tables(&mut self) -> Vec<NamedTable<'_>> {
         let mut tables = vec![named("service", &mut self.service), named("throttle", &mut self.throttle)];
         for (stream, table) in &mut self.streams {

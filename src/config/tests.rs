@@ -315,7 +315,6 @@ fn a_number_that_is_too_large_names_its_key_or_variable() {
     assert!(error.contains("from 0 to 4294967295"), "{error}");
 }
 
-/// Returns the keys that the parser of the file knows in a table.
 fn known_to_the_file(table: &str) -> BTreeSet<String> {
     let text = format!("[{table}]\nno_such_key = 1\n");
     let error = ConfigFile::parse(&text, Path::new("x")).unwrap_err().to_string();

@@ -262,7 +262,6 @@ impl Erase {
         Ok(search)
     }
 
-    /// Returns all folders that may contain recordings.
     fn recordings(&self) -> Result<Vec<Recordings>, EraseError> {
         recordings::folders(&self.session.settings, &self.session.state(), &self.session.system.failpoints)
     }

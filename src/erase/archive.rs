@@ -45,7 +45,6 @@ impl<'a> RecordsOf<'a> {
         RecordsOf { people: people.iter().collect(), matcher }
     }
 
-    /// Returns true if a record of a stream belongs to one of the people.
     fn is_theirs(&self, stream: Stream, record: &str) -> bool {
         // The matcher is cheap, and rules out most records before they are parsed.
         self.matcher.may_be_a_field(record.as_bytes()) && self.is_theirs_by(identifying_fields(stream), record)

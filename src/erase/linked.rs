@@ -119,7 +119,6 @@ pub fn follow<E>(
     Ok(identifiers)
 }
 
-/// Returns the user ids among some identifiers.
 fn users<'a>(identifiers: impl Iterator<Item = &'a Identifier>) -> impl Iterator<Item = &'a Identifier> {
     identifiers.filter(|identifier| identifier.kind == IdentifierKind::UserId)
 }
@@ -141,7 +140,6 @@ struct RowIndex {
 }
 
 impl RowIndex {
-    /// Adds the rows that were read for these identifiers.
     fn add(&mut self, queried: &[Identifier], co_occurrence: CoOccurrence) {
         merge_spellings(&mut self.spellings, co_occurrence.spellings);
         self.queried.extend(queried.iter().cloned());

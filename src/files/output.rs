@@ -142,7 +142,6 @@ fn is_own(descriptor: &Path) -> bool {
     folder.is_some() && (folder == own("/proc/self/fd") || folder == own("/dev/fd"))
 }
 
-/// Adds the folder of the target to the message of an error.
 fn in_folder(target: &Path, error: io::Error) -> io::Error {
     let folder = folder_of(target).display();
     io::Error::new(error.kind(), format!("cannot create a file in the folder {folder}: {error}"))

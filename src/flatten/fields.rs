@@ -20,7 +20,6 @@ pub(super) trait WireField: Copy {
     const NAMES: &'static [&'static str];
     /// Returns the index of the field's name in `NAMES`.
     fn slot(self) -> usize;
-    /// Returns the name of the field in JSON.
     fn name(self) -> &'static str {
         Self::NAMES.get(self.slot()).copied().unwrap_or_default()
     }

@@ -230,7 +230,6 @@ fn flatten_records<'a, T: RecordTables<'a>>(
     Ok((flat, discarded))
 }
 
-/// Returns true if the base table has a row of this record.
 fn has_row(flat: &FlatPage, record: i64) -> bool {
     let base = flat.batches.first();
     base.and_then(|base| records_column(&base.rows)).is_some_and(|records| records.binary_search(&record).is_ok())
@@ -270,7 +269,6 @@ fn discarded_rows(
     Ok(Some(DiscardedRows { rows: filter_record_batch(base, &BooleanArray::from(is_discarded))?, key_hashes }))
 }
 
-/// Returns the index of the record of each row of a batch.
 fn records_column(rows: &RecordBatch) -> Option<&[i64]> {
     let column = rows.column_by_name(RECORD_COLUMN)?.as_primitive_opt::<Int64Type>()?;
     Some(column.values())

@@ -114,7 +114,6 @@ fn shrunk(mut column: impl Array + 'static) -> ArrayRef {
     Arc::new(column)
 }
 
-/// Returns the hash that includes a column of a table.
 fn hash_target(table: &Table, column: &Column) -> HashTarget {
     match table.kind {
         TableKind::Base if table.key.contains(&column.name) => HashTarget::Key,

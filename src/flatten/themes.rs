@@ -48,7 +48,6 @@ impl<'a> RecordTables<'a> for ThemeTables<'a> {
         Ok(Self { fields: Fields::new(rules), themes: TableBuilder::new("themes", records)?, drift })
     }
 
-    /// Appends the row of a theme.
     fn append(&mut self, record: i64, entries: &[Entry<'a>]) -> Result<u128, KeyError> {
         self.fields.read(entries);
         self.drift.drain_fields(record, "", &mut self.fields);

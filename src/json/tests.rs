@@ -232,7 +232,6 @@ proptest! {
         prop_assert_eq!(special_bytes(&chunk), special_bytes::portable::special_bytes(&chunk));
     }
 
-    /// Replaces or removes one byte of valid JSON.
     #[test]
     fn p1_damage_is_detected_as_by_serde_json(text in json(), at in any::<prop::sample::Index>(), byte in prop::option::of(0_u8..128)) {
         let mut bytes = text.into_bytes();

@@ -80,7 +80,6 @@ pub(crate) fn read_items(raw: &str) -> Option<Vec<&str>> {
     }
 }
 
-/// Returns the items of a list with the scanner.
 fn scanned_items(raw: &str) -> Option<Vec<&str>> {
     let (mut scanner, mut items) = (Scanner::new(raw), Vec::new());
     scanner.each_item(|scanner| {

@@ -146,7 +146,6 @@ impl Place {
         ParquetOptions { partition_by: self.options.partition_by, memory_limit_bytes, threads }
     }
 
-    /// Opens the store of the warehouse for writing.
     fn open_store(&self, opening: &Opening, engine: Option<StartedEngine>) -> Result<Box<dyn Store>, LoadError> {
         let Opening { identity, patience, failpoints, .. } = opening;
         let path = &self.path;

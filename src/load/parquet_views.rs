@@ -121,7 +121,6 @@ impl ParquetViews {
     }
 }
 
-/// Returns the unquoted names and the words of texts in SQL.
 fn words(sql: &str) -> impl Iterator<Item = &str> {
     sql.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
 }

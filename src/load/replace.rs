@@ -137,7 +137,6 @@ fn exchange(_left: &Path, _right: &Path) -> Result<bool, FileError> {
     Ok(false)
 }
 
-/// Renames a file or folder, durably.
 fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
     fs::rename(from, to).map_err(FileError::of("replace", to))?;
     sync_parent(to)

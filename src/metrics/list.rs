@@ -181,7 +181,6 @@ impl MetricValues {
         })
     }
 
-    /// Returns the labels of one series: those of the metric, then those of the installation.
     fn labels<'a>(&'a self, metric: &Metric, labels: &'a [String]) -> Vec<(&'static str, &'a str)> {
         let of_metric = metric.labels.iter().copied().zip(labels.iter().map(String::as_str));
         of_metric.chain(INSTALLATION_LABELS.into_iter().zip(self.installation.iter().map(String::as_str))).collect()

@@ -125,7 +125,6 @@ pub(crate) fn key_hashes(key: &[&str], rows: &RecordBatch) -> Result<Vec<u128>, 
     Ok(hashes)
 }
 
-/// Returns true if the key columns of a table can have this type.
 fn is_key_type(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::Int64 | DataType::Timestamp(TimeUnit::Microsecond, _))
 }

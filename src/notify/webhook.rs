@@ -39,7 +39,6 @@ pub(super) enum FailureKind {
 }
 
 impl FailureKind {
-    /// Classifies a refusal by its status.
     fn of(status: StatusCode) -> FailureKind {
         match status {
             _ if status.is_server_error() => FailureKind::Transient,

@@ -41,7 +41,6 @@ fn every_list_data_is_read_and_a_second_one_is_reported() {
     assert_eq!((parts.duplicate, parts.check_data()), (None, Err(PageError::NoData)));
 }
 
-/// Pages and texts that are almost pages.
 fn pages() -> impl Strategy<Value = String> {
     let name = select(vec!["data", "cursor", "absent", "d\\u0061ta", "\\ud800", ""]);
     let value = select(vec![

@@ -62,7 +62,6 @@ pub fn identifying_columns(table: &Table) -> impl Iterator<Item = (&Column, Iden
 }
 
 impl IdentifyingFields {
-    /// Collects the identifying fields of the records that fill these tables.
     fn of<'a>(filled: impl Iterator<Item = &'a Table>) -> IdentifyingFields {
         let mut fields = IdentifyingFields::default();
         for (column, kind) in filled.flat_map(identifying_columns).filter(|(column, _)| column.named_by.is_none()) {

@@ -245,7 +245,6 @@ impl ActiveList {
         matches.owners()
     }
 
-    /// Adds the entries that one identifier of a record matches.
     fn match_identifier(&self, written: &WrittenIdentifier, matches: &mut RecordMatches) {
         let owners_of = |identifier| self.owners.get(&self.key.hash(identifier));
         // Earlier versions of the program hashed identifiers as they were written, not in their normal form.

@@ -72,7 +72,6 @@ impl SuppressionList {
         is_known
     }
 
-    /// Returns the hashes of a text as an identifier of each kind.
     fn hashes_of(&self, text: &str) -> Vec<KeyedHash> {
         let Some(key) = &self.key else { return Vec::new() };
         let written = IdentifierKind::ALL.into_iter().filter_map(|kind| WrittenIdentifier::read(kind, text));

@@ -36,7 +36,6 @@ pub(super) fn recall_lists(state: &State) -> Result<KnownLists, StateError> {
     Ok(known)
 }
 
-/// Returns the coverage of all scopes of a stream.
 fn intervals_of(state: &State, stream: Stream) -> Result<Vec<(Scope, StoredInterval)>, StateError> {
     let mut all = Vec::new();
     for scope in state.covered_scopes()?.into_iter().filter(|scope| scope.stream == stream) {

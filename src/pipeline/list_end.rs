@@ -47,7 +47,6 @@ struct Rows {
 }
 
 impl Rows {
-    /// Adds the rows of a page.
     fn add(&mut self, scan: &Scan, flat: &FlatPage) {
         self.keys.extend(&flat.key_hashes);
         self.keys.extend(flat.discarded.iter().flat_map(|discarded| &discarded.key_hashes));
@@ -128,7 +127,6 @@ fn first_parts(window: Window, mut times: Vec<i64>) -> Vec<Window> {
     }
 }
 
-/// Returns the rows of all pages in the spool of a scan.
 fn read_spool(context: &SyncContext, scan: &Scan, spool: &Path) -> Result<Rows, PipelineError> {
     let mut rows = Rows::default();
     for body in read_pages(spool)? {

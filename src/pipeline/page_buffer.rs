@@ -153,7 +153,6 @@ impl PageBuffer {
         }
     }
 
-    /// Flattens the body of a page.
     fn parse(&self, body: &[u8]) -> Result<FlatPage, PipelineError> {
         Ok(flatten_page(self.stream, body, self.rules)?)
     }

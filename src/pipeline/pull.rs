@@ -228,7 +228,6 @@ impl Pull {
         Ok(())
     }
 
-    /// Probes the boundaries that have waited for the end of the list.
     async fn probe_waiting_boundaries(mut self) -> Result<Pull, PullError> {
         loop {
             // If the service filters themes by their answer's time, a probe for the theme's time would miss the themes.

@@ -143,7 +143,6 @@ impl Recordings {
         write().map_err(FileError::of("write", &path))
     }
 
-    /// Returns the path of the file with the outcome of an upload.
     fn outcome_path(&self, key: &UploadKey) -> PathBuf {
         self.root.join(folder_of(&key.session)).join(key.name() + ".json")
     }

@@ -124,7 +124,6 @@ fn part_of(name: &Path) -> PathBuf {
     files::with_suffix(name, ".part")
 }
 
-/// Returns the path of the file with the version of a partial download.
 fn version_of(name: &Path) -> PathBuf {
     files::with_suffix(name, ".part.json")
 }

@@ -139,7 +139,6 @@ fn builder<'a, 'b>(area: &'a Area<'b>) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
     builder
 }
 
-/// Draws the grid lines and the labels.
 fn mesh<'a>(
     chart: &mut plotters::chart::ChartContext<
         'a,

@@ -191,7 +191,6 @@ struct LedgerScan {
     has_rows: bool,
 }
 
-/// Reads the coverage from the ledger.
 fn from_ledger(reader: &mut Reader) -> Result<Vec<ScopeCoverage>, LoadError> {
     // Of a very long ledger only the newest scans are read. Scans of users cover no time.
     let sql = format!(

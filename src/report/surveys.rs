@@ -256,7 +256,6 @@ fn answers(reader: &mut Reader, of: &str) -> Result<ByQuestion, LoadError> {
     Ok(found)
 }
 
-/// Reads the scores and the NPS by week of NPS questions.
 fn nps(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), LoadError> {
     let sql = format!(
         "SELECT survey_id, question_id, score::BIGINT AS score, count(*) AS answers FROM nps_answers WHERE {of}
@@ -281,7 +280,6 @@ fn nps(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), Load
     Ok(())
 }
 
-/// Reads the scales and values of LIKERT questions.
 fn scales(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), LoadError> {
     let sql = format!(
         "SELECT survey_id, question_id, mean, top_two_share, scale_min::BIGINT AS scale_min, scale_max::BIGINT AS scale_max,

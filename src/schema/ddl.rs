@@ -102,7 +102,6 @@ impl ColumnType {
         }
     }
 
-    /// Returns the Arrow type in Parquet files.
     fn parquet(self) -> DataType {
         match self {
             ColumnType::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),

@@ -106,7 +106,6 @@ fn markdown_names(title: &str, named: &[ViewColumn]) -> String {
     text
 }
 
-/// Returns the row of a column in the Markdown table of its table.
 fn markdown_row(column: &Column) -> String {
     let null = if column.nullable { "yes" } else { "no" };
     let from = column.json.as_deref().map(|path| format!("`{path}`")).unwrap_or_default();

@@ -239,7 +239,6 @@ fn parse_columns(paragraph: &[&str]) -> Vec<ViewColumn> {
     columns
 }
 
-/// Splits a text into its sentences.
 fn sentences(text: &str) -> Vec<String> {
     text.split_inclusive(". ").map(|sentence| sentence.trim().to_owned()).collect()
 }

@@ -136,7 +136,6 @@ fn source(settings: SourceSettings) -> Source {
     Source::new(settings, None, TimeAccount::default(), CancellationToken::new()).unwrap()
 }
 
-/// An answer with these header lines and this body.
 fn answer(status: u16, headers: &[&str], body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
     let mut head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n", body.len());
@@ -171,7 +170,6 @@ fn themes() -> PageRequest {
     PageRequest { scope: Scope::all(Stream::Themes), ..responses() }
 }
 
-/// The value of a query parameter.
 fn parameter(target: &str, name: &str) -> Option<String> {
     let url = Url::parse(&format!("http://x{target}")).unwrap();
     url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())

@@ -159,13 +159,11 @@ impl State {
         self.failpoints.hit(step).map_err(|source| StateError::Stopped { path: self.path().to_owned(), source })
     }
 
-    /// Returns the stream with a stored name.
     fn parse_stream(&self, text: &str) -> Result<Stream, StateError> {
         text.parse().map_err(|what| StateError::InvalidValue { path: self.path().to_owned(), what })
     }
 }
 
-/// Creates the folder of a file if it does not exist.
 fn create_folder_of(path: &Path) -> Result<(), StateError> {
     let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
     files::create_folders(folder).map_err(|source| StateError::Folder { path: folder.to_owned(), source })

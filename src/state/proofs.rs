@@ -134,7 +134,6 @@ impl State {
         self.store_behaviour(name, value, Some(evidence), measured_ms)
     }
 
-    /// Stores a behaviour, and replaces an earlier value and its evidence.
     fn store_behaviour<T: Serialize>(
         &self,
         name: &str,

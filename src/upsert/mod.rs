@@ -51,7 +51,6 @@ pub enum AttributeValue {
     Json(#[serde(serialize_with = "serialize_raw")] String),
 }
 
-/// Serializes JSON text unchanged.
 fn serialize_raw<S: serde::Serializer>(json: &str, to: S) -> Result<S::Ok, S::Error> {
     let raw = serde_json::value::RawValue::from_string(json.to_owned()).map_err(serde::ser::Error::custom)?;
     raw.serialize(to)

@@ -180,7 +180,6 @@ impl Control {
         webhooks::test_body(self.records(ListName::Surveys))
     }
 
-    /// Returns the records of a list that are valid JSON.
     fn records(&self, list: ListName) -> Vec<Value> {
         let mut records = Vec::new();
         self.truth(list, |record| records.extend(serde_json::from_str::<Value>(record)));

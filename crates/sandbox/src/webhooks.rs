@@ -164,7 +164,6 @@ fn in_a_text(value: &Value) -> Value {
     }
 }
 
-/// Returns the members of a body that name the visitor of a record.
 fn visitor(record: &Value) -> Map<String, Value> {
     let snapshot = &record["visitorSnapshot"];
     let attributes = snapshot.get("attributes").or_else(|| snapshot.get("attribtues")).cloned().unwrap_or_default();
@@ -208,7 +207,6 @@ fn answer_submitted(nth: usize, record: &Value, survey_name: &Value) -> Value {
     Value::Object(body)
 }
 
-/// Builds the body about a submitted study with all its answers.
 fn study_submitted(first: &Value, answers: &[&Value]) -> Value {
     let questions: Vec<Value> = (answers.iter().enumerate())
         .map(|(order, answer)| json!({"question": answer["questionText"], "response": in_a_text(&answer["response"]), "order": order}))

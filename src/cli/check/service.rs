@@ -206,7 +206,6 @@ fn textfile(path: &Path) -> Finding {
     writable("metrics", &[folder.to_owned()], format!("{} can be written", path.display()))
 }
 
-/// Checks that the notification command is an executable program.
 fn command(program: &str) -> Finding {
     match executable(program) {
         Some(path) => Finding::ok("notify", format!("runs {}; --notify tests it", path.display())),

@@ -82,7 +82,6 @@ fn total(plan: &Plan) -> String {
     format!("{command} would send\n{bound} {} {unit}{time}{rows}", grouped(requests))
 }
 
-/// Returns the wait of a rate limit as text.
 fn rate_limit(wait: &RateLimitWait) -> String {
     let RateLimitWait { no_request_before, wait_secs, max_wait_secs } = wait;
     let wait = format_duration(*wait_secs);

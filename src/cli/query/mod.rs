@@ -118,7 +118,6 @@ impl Format {
         }
     }
 
-    /// Returns what values the format can hold.
     fn rows(self) -> RowFormat {
         match self {
             Format::Table | Format::Lines | Format::Csv => RowFormat::Text,

@@ -202,7 +202,6 @@ impl RowWriter for Table {
     }
 }
 
-/// Returns the table as wide as its content.
 fn unwrapped(table: &comfy_table::Table) -> String {
     table.clone().set_content_arrangement(ContentArrangement::Disabled).to_string()
 }

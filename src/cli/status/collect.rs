@@ -208,7 +208,6 @@ impl TimeRangeJson {
     }
 }
 
-/// Returns the status of each selected stream with coverage.
 fn streams(settings: &Settings, state: &State, present: PresentTime) -> Result<Vec<StreamStatus>, StateError> {
     let mut counter = RowCounter::open(&settings.warehouse);
     let mut streams = Vec::new();

@@ -169,7 +169,6 @@ fn input_of(args: &PushArgs) -> Result<PushInput, CommandError> {
     }
 }
 
-/// Returns the path of the results file.
 fn results_of(args: &PushArgs) -> PathBuf {
     if let Some(results) = &args.results {
         return results.clone();
@@ -184,7 +183,6 @@ fn results_of(args: &PushArgs) -> PathBuf {
     }
 }
 
-/// Returns a function that returns the current progress of the push as text.
 fn progress_text(push: &Push) -> impl FnMut() -> String + Send + 'static {
     let (rows, source) = (push.watch(), push.source().clone());
     move || {
@@ -200,7 +198,6 @@ fn progress_text(push: &Push) -> impl FnMut() -> String + Send + 'static {
     }
 }
 
-/// Returns the summary of a push for people.
 fn summary(report: &PushReport) -> String {
     let rows = &report.rows;
     let counts = nonzero_counts(&[

@@ -178,7 +178,6 @@ impl<'a> EventTables<'a> {
         row.end_row(header.record);
     }
 
-    /// Appends the columns of the question and its answer.
     fn append_answer(&mut self, record: i64) {
         let (row, fields) = (&mut self.events, &mut self.fields);
         // A body usually has either `question` or `questionText`. If it has both, `questionText` goes to `extra`.

@@ -13,12 +13,10 @@ fn cell(body: &str, column: &str) -> Option<String> {
     cells(&events(body), column).pop().unwrap()
 }
 
-/// The row of one body.
 fn events(body: &str) -> RecordBatch {
     flatten_deliveries(&[delivery(body)], None).unwrap().flat.events
 }
 
-/// The values of a column, as text.
 fn cells(rows: &RecordBatch, column: &str) -> Vec<Option<String>> {
     let column = rows.column_by_name(column).unwrap_or_else(|| panic!("no {column}"));
     let text = |row| arrow::util::display::array_value_to_string(column, row).unwrap();

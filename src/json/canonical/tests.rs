@@ -148,7 +148,6 @@ fn respelled(value: &Value, random: &mut u64) -> String {
 }
 
 proptest! {
-    /// However a value is spelled, its canonical spelling is the same, and is the value.
     #[test]
     fn p4_the_canonical_spelling_is_that_of_the_value(value in values(), other in values(), random in any::<u64>()) {
         let text = value.to_string();

@@ -16,7 +16,6 @@ fn compare(lab: &mut Lab, scan: &Scan, pages: &[FlatPage]) -> Differences {
     found
 }
 
-/// Returns each example as its key and the names of the columns that differ.
 fn keys(examples: &[crate::load::Example]) -> Vec<String> {
     examples.iter().map(|example| format!("{} {}", example.key, example.columns.join("+")).trim().to_owned()).collect()
 }

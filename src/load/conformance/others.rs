@@ -9,7 +9,6 @@ use crate::{
     model::{Flag, FlagSet, FlatPage, Reject, RejectReason, RunId, Scan, Stream},
 };
 
-/// Creates a scan of responses with snapshots of visitors.
 fn snapshots_scan(hour: i64, first: i64, end: i64) -> Scan {
     scan(Stream::Responses, hour, first, end, FlagSet::EMPTY.with(Flag::WithSnapshots))
 }

@@ -124,7 +124,6 @@ pub(in crate::load) fn a_million_answers(warehouse: &mut Warehouse, folder: &Pat
     }
 }
 
-/// Returns the size of all files in a folder.
 fn folder_bytes(folder: &Path) -> u64 {
     let bytes = |entry: std::io::Result<std::fs::DirEntry>| {
         let path = entry.unwrap().path();

@@ -57,7 +57,6 @@ fn texts_of(kind: IdentifierKind) -> &'static [&'static str] {
     }
 }
 
-/// What stands in a column, chosen by a number.
 fn chosen(table: &Table, column: &Column, choice: u8) -> Cell<'static> {
     let of = |texts: &'static [&'static str]| Cell::Text(texts[usize::from(choice) % texts.len()]);
     let is_key = table.key.contains(&column.name) || table.partition.as_ref() == Some(&column.name);
@@ -162,7 +161,6 @@ impl PlainRow {
     }
 }
 
-/// The rows to remove, and their counts.
 fn found_by_plain_loop<'a>(rows: &'a [PlainRow], person: &[Identifier]) -> (Vec<&'a PlainRow>, PeopleFound) {
     let (mut gone, mut found) = (Vec::new(), PeopleFound::default());
     for base in tables().iter().filter(|table| table.kind != TableKind::Child) {

@@ -78,7 +78,6 @@ pub(in crate::load) fn live_sessions(
     Ok(live.into_iter().collect())
 }
 
-/// Returns the table of responses, and its column with the session.
 fn sessions_table() -> Result<(&'static Table, IdentifierColumn), LoadError> {
     let table = contract(RESPONSES)?;
     let id_column = identifier_columns(table).into_iter().find(|id_column| id_column.kind == IdentifierKind::Session);

@@ -148,7 +148,6 @@ fn describe(connection: &Connection, sql: &str) -> duckdb::Result<Vec<(String, S
     describe(sql).or_else(|_| describe(&format!("FROM ({sql}\n)")))
 }
 
-/// Returns the statement with these casts, one for each column.
 fn with_casts(sql: &str, casts: &[Option<String>]) -> String {
     let cell = |(at, cast): (usize, &Option<String>)| match cast {
         Some(cast) => format!("CAST(c{at} AS {cast})"),

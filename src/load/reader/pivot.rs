@@ -95,7 +95,6 @@ fn edits_of_entry(sql: &str, entry: &[Token]) -> Vec<Edit> {
     if is_question { vec![Edit::Equal(word.range.start), append] } else { Vec::new() }
 }
 
-/// Returns true if the token is one of these words.
 fn is_any(sql: &str, token: &Token, words: &[&str]) -> bool {
     let text = &sql[token.range.clone()];
     token.kind == TokenKind::Word && words.iter().any(|word| text.eq_ignore_ascii_case(word))

@@ -103,7 +103,6 @@ fn has_escapes(bytes: &[u8], quote: usize) -> bool {
     matches!(before(1), Some(b'e' | b'E')) && !before(2).is_some_and(can_be_in_name)
 }
 
-/// Returns true if the byte can be part of an unquoted name.
 fn can_be_in_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
 }

@@ -152,7 +152,6 @@ pub(in crate::load) fn classify(records: &[Record], stored: &[StoredRow], option
     classification
 }
 
-/// Sets the change of the record with this index.
 fn set_change(changes: &mut [RecordChange], index: usize, change: RecordChange) {
     if let Some(slot) = changes.get_mut(index) {
         *slot = change;
@@ -199,7 +198,6 @@ fn collision_losers(records: &[Record], current: &HashMap<u128, usize>, repeated
     collision_losers
 }
 
-/// Returns, for the key of each loser, the creation time of the current record.
 fn winners(records: &[Record], current: &HashMap<u128, usize>, losers: &[usize]) -> HashMap<u128, i64> {
     let keys = losers.iter().filter_map(|index| Some(records.get(*index)?.key));
     keys.filter_map(|key| Some((key, records.get(*current.get(&key)?)?.created_us))).collect()

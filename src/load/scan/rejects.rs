@@ -125,7 +125,6 @@ impl OlderRejects {
         Ok(older)
     }
 
-    /// Returns the hashes of the older rejects of a stream.
     fn hashes(&self, stream: Stream) -> Result<HashSet<i64>, LoadError> {
         let mut hashes = HashSet::default();
         for (rows, of_rows) in &self.rows {

@@ -129,7 +129,6 @@ impl NewKeys {
         self.keys.len() >= NEW_KEYS_MAX
     }
 
-    /// Returns the keys with this hash.
     fn with_hash(&self, hash: u64) -> &[NewKey] {
         let start = self.keys.partition_point(|key| key.hash < hash);
         let rest = self.keys.get(start..).unwrap_or_default();

@@ -138,7 +138,6 @@ impl<'c> HashedColumn<'c> {
     }
 }
 
-/// Returns the items of a list.
 fn integers(items: &dyn arrow::array::Array) -> Result<Vec<i64>, LoadError> {
     let items = items.as_primitive_opt::<Int64Type>();
     let items = items.ok_or_else(|| LoadError::Bug("a list of other items than integers".to_owned()))?;

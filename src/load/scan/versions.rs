@@ -46,7 +46,6 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Returns the columns of a table of versions that contain the key of the parent row in the base table.
 fn parent_key_columns(table: &'static Table, base: &Table) -> Vec<&'static str> {
     table.key.iter().take(base.key.len()).map(String::as_str).collect()
 }

@@ -132,7 +132,6 @@ fn cell<'a>(column: &str, scan: &'a Scan, counts: &RowCounts, proof: Proof) -> C
     }
 }
 
-/// Returns the counts in a ledger row.
 fn counts(row: Row<'_>) -> Result<RowCounts, LoadError> {
     RowCounts::read(|name| match name {
         // NULL in rows of versions that counted such rows as updated.

@@ -184,7 +184,6 @@ impl Evidence<'_> {
         observations
     }
 
-    /// Returns the version that was current at a moment.
     fn version_at(&self, at_us: i64) -> Option<&Version> {
         let is_current =
             |version: &&Version| version.from_us <= at_us && version.to_us.is_none_or(|to_us| at_us < to_us);

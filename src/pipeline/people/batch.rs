@@ -113,7 +113,6 @@ pub(super) async fn request_batch(
 }
 
 impl BatchResult {
-    /// Counts an answer, and adds it to the page.
     fn add_answer(&mut self, page: &mut PageDraft, user_id: String, answer: UserAnswer) {
         self.consecutive_failures = 0;
         match answer {
@@ -277,12 +276,10 @@ impl PageDraft {
     }
 }
 
-/// Returns a text as a JSON string.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Reads from a page which users were requested, and with what status.
 fn requested_users(page: &[u8]) -> serde_json::Result<Vec<PersonLookup>> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

@@ -195,7 +195,6 @@ fn clean_into(
     Ok(())
 }
 
-/// Counts a file that is no results file as a foreign file if it mentions an erased person.
 fn search_foreign_file(path: &Path, erased: &dyn ErasedPeople, found: &mut ResultsFound) -> io::Result<()> {
     for line in BufReader::new(File::open(path)?).split(b'\n') {
         if erased.redacted(&String::from_utf8_lossy(&line?)).is_some() {

@@ -125,7 +125,6 @@ pub fn recordings_folders(state: &State) -> Result<Vec<PathBuf>, StateError> {
     Ok(stored_folders(state)?.into_iter().map(|folder| installation.join(folder)).collect())
 }
 
-/// Returns the stored paths, some relative to the installation.
 fn stored_folders(state: &State) -> Result<Vec<PathBuf>, StateError> {
     Ok(state.behaviour::<Vec<PathBuf>>(FOLDERS)?.map(|(folders, _)| folders).unwrap_or_default())
 }
@@ -137,7 +136,6 @@ fn installation_folder(state: &Path) -> PathBuf {
     files::folder_of(files::folder_of(&state)).to_owned()
 }
 
-/// Returns a folder relative to the installation, or its absolute path if it is elsewhere.
 fn relative_to_installation(folder: &Path, state: &Path) -> PathBuf {
     let folder = absolute(folder);
     folder.strip_prefix(installation_folder(state)).map(Path::to_owned).unwrap_or(folder)

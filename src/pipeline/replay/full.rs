@@ -147,7 +147,6 @@ fn copy_unarchived(destination: &mut Warehouse, unarchived: &Unarchived) -> Resu
     destination.publish()
 }
 
-/// Returns the unarchived data of a warehouse.
 fn data_of<'a>(destination: &Warehouse, unarchived: &'a Unarchived) -> Result<&'a UnarchivedData, LoadError> {
     let name = destination.name();
     unarchived.get(name).ok_or_else(|| LoadError::Bug(format!("no unarchived data of {name}")))
@@ -193,7 +192,6 @@ fn settings_of_build(settings: &Settings) -> Settings {
     new_settings
 }
 
-/// Returns the runs in the history of the checkpoints that may have written to a warehouse.
 fn runs_of_history(context: &ReplayContext<'_>) -> Result<Vec<RunRecord>, PipelineError> {
     let entries = context.state.runs(RUNS_MAX)?;
     Ok(entries.into_iter().filter_map(|entry| run_record(entry, context.identity)).collect())

@@ -125,7 +125,6 @@ impl ArchiveReader<'_> {
         Ok(())
     }
 
-    /// Sends a step to every writer.
     fn send(&self, step: WriterStep) -> Result<(), ReadStop> {
         self.writers.iter().try_for_each(|writer| writer.send(step.clone())).map_err(|_| ReadStop::WriterEnded)
     }

@@ -129,7 +129,6 @@ async fn responses(context: &mut MeasureContext) -> Result<(), PipelineError> {
     ties(context, &sample).await
 }
 
-/// Measures how the service lists surveys by status.
 async fn statuses(context: &mut MeasureContext) -> Result<(), PipelineError> {
     for measured in measure_statuses(&context.requester.source, KnownStatuses::default()).await? {
         context.add(measured);

@@ -241,7 +241,6 @@ async fn list(source: &Source, filter: Option<StatusFilter>) -> Result<Option<Su
     Ok(None)
 }
 
-/// Returns the surveys on a page, with their statuses.
 fn statuses_of(body: &[u8]) -> Result<SurveyList, PipelineError> {
     let flat = flatten_page(Stream::Surveys, body, DriftRules::default())?;
     let status = flat.table(Stream::Surveys.name()).and_then(|rows| rows.column_by_name("status"));

@@ -101,7 +101,6 @@ fn likert(scale: &Scale) -> Markup {
     }
 }
 
-/// Formats a number with two decimals.
 fn decimal_two(number: f64) -> String {
     format!("{number:.2}")
 }

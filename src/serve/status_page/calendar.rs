@@ -62,7 +62,6 @@ pub(super) fn calendar(scope: &ScopeStatus, name: &str) -> Markup {
     }
 }
 
-/// Returns the number of days in each state as text.
 fn days_by_state(days: &[DayRange]) -> String {
     let count = |state: CoverageState| -> i64 {
         days.iter().filter(|range| range.coverage_state == state).map(|range| range.last - range.first + 1).sum()
@@ -79,7 +78,6 @@ fn letters(days: &[DayRange]) -> String {
     days.iter().map(of).collect()
 }
 
-/// Renders all squares of one state as one path.
 fn squares(days: &[DayRange], first: i64, state: CoverageState) -> Markup {
     let of_state = days.iter().filter(|range| range.coverage_state == state);
     let path: String = of_state
@@ -89,7 +87,6 @@ fn squares(days: &[DayRange], first: i64, state: CoverageState) -> Markup {
     html! { @if !path.is_empty() { path class=(class(state)) d=(path) {} } }
 }
 
-/// Returns the x coordinate and the name of each month that begins in these days.
 fn months(days: &[DayRange]) -> Vec<(i64, String)> {
     let (Some(first), Some(last)) = (days.first().map(|range| range.first), days.last().map(|range| range.last)) else {
         return Vec::new();

@@ -182,7 +182,6 @@ fn runs(state: &State) -> Result<Vec<RunDetails>, StateError> {
     Ok(runs)
 }
 
-/// Combines the summary of a run with the numbers of its report.
 fn run_details(summary: RunSummary, report: &StoredReport) -> RunDetails {
     // Each entry is parsed for itself, so that an entry of another version does not hide the others.
     let drift: Vec<Value> = report.get("/drift").unwrap_or_default();

@@ -62,13 +62,11 @@ pub(super) fn router(page: StatusPage) -> Router {
     guarded.merge(open).layer(from_fn(with_headers)).with_state(page)
 }
 
-/// Answers with the page.
 async fn show(State(page): State<Arc<StatusPage>>) -> Response {
     let page = page.rendered().await;
     Html(view::page(&page.data, &page.parts).into_string()).into_response()
 }
 
-/// Answers with the values of the page as JSON.
 async fn as_json(State(page): State<Arc<StatusPage>>) -> Response {
     Json(&*page.rendered().await.data).into_response()
 }
@@ -146,7 +144,6 @@ fn refused(reason: AccessDenied, is_page: bool) -> Response {
     response
 }
 
-/// Adds the security headers.
 async fn with_headers(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();

@@ -147,7 +147,6 @@ fn word(health: HealthSummary) -> &'static str {
     }
 }
 
-/// Renders the health and its reasons.
 fn health(data: &PageData) -> Markup {
     let kind = match data.health {
         HealthSummary::Healthy => "good",

@@ -82,7 +82,6 @@ fn matrix(question: &Question, random: &mut Random) -> String {
     format!(r#""response":{{{}}}"#, joined(cells))
 }
 
-/// Draws a rank for each option.
 fn rank_order(question: &Question, random: &mut Random) -> String {
     let mut ranks: Vec<usize> = (1..=question.options.len()).collect();
     random.shuffle(&mut ranks);

@@ -250,7 +250,6 @@ impl World {
         }
     }
 
-    /// Changes statuses of surveys and texts of questions, as requested.
     fn change_surveys(
         &mut self,
         request: &ChangeRequest,

@@ -185,7 +185,6 @@ impl World {
         }
     }
 
-    /// Generates the themes of all surveys.
     fn generate_theme_table(&mut self) {
         let count = self.survey_table.len() as u64 * words::THEMES_PER_SURVEY;
         self.theme_table.extend((0..count).map(|number| {
@@ -237,7 +236,6 @@ impl World {
     }
 }
 
-/// Builds the rows of the list of surveys.
 fn survey_rows(survey_table: &[Survey]) -> Vec<Row> {
     let row = |(survey, at): (&Survey, u32)| Row {
         survey_id: survey.id,

@@ -158,7 +158,6 @@ pub(super) fn make_hostile(row: &mut Row, wordings: usize, random: &mut Random, 
     }
 }
 
-/// Adds members to the answer of a row.
 fn extend(row: &mut Row, members: &str) {
     row.text = format!("{},{members}", row.text).into_boxed_str();
 }

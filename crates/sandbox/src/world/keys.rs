@@ -143,7 +143,6 @@ impl World {
         !text.is_empty() && planted.any(|identity| identity.visitor_uuid == text || identity.external_user_id == text)
     }
 
-    /// Returns true if a response or theme belongs to one of the visitors.
     fn belongs_to(&self, row: &Row, visitors: &VisitorSet) -> bool {
         match self.identity_of(row) {
             Some(identity) => {

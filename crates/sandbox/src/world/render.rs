@@ -99,7 +99,6 @@ impl World {
         push_member(out, "surveyId", &row.survey_id);
     }
 
-    /// Appends the optional members that the flags request.
     fn write_optional(&self, out: &mut Vec<u8>, row: &Row, flags: Flags) {
         let group = self.group_of(row.session);
         let Some(visitor) = self.visitor_of(row.session) else { return };

@@ -88,7 +88,6 @@ impl Kind {
         Kind::ALL[self as usize].1
     }
 
-    /// Draws a type.
     fn draw(random: &mut Random) -> Kind {
         // `weighted` returns an index of the weights.
         Kind::ALL[random.weighted(&Kind::ALL.map(|(_, _, weight)| weight))].0
@@ -382,7 +381,6 @@ impl Question {
         self.text = text;
     }
 
-    /// Returns the question in the form of a survey record.
     fn record(&self) -> QuestionRecord<'_> {
         let has_properties = self.labels.is_some() || !self.columns.is_empty();
         QuestionRecord {

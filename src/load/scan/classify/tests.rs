@@ -75,7 +75,6 @@ fn belongs_to(row: &StoredRow, record: &Record, options: &ClassifyOptions) -> bo
     row.key == record.key && !is_live_elsewhere
 }
 
-/// The change of one record by the model, in words.
 fn expected_change(at: usize, records: &[Record], stored: &[StoredRow], options: &ClassifyOptions) -> String {
     let record = records[at];
     for (other_at, other) in records.iter().enumerate().filter(|(_, other)| other.key == record.key) {
@@ -253,7 +252,6 @@ fn plain(vanish: VanishPolicy) -> ClassifyOptions {
     }
 }
 
-/// Stored rows with different keys.
 fn rows(count: u128) -> Vec<StoredRow> {
     let row = |key| StoredRow {
         key,

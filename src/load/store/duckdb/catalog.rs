@@ -230,7 +230,6 @@ fn rebind_empty_file(engine: &Engine, path: &Path, identity: &Identity) -> Resul
     })
 }
 
-/// Returns the SQL statements that bind the file to an identity.
 fn bind_sql(identity: &Identity) -> String {
     format!(
         "UPDATE {meta} SET value = {} WHERE key = 'base_url'; UPDATE {meta} SET value = {} WHERE key = 'environment'",

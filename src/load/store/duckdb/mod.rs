@@ -124,7 +124,6 @@ impl DuckDbStore {
         Self::open_as(options, engine, Access::Compare(MissingColumns::default()))
     }
 
-    /// Opens the file with this access.
     fn open_as(options: DuckDbOptions<'_>, engine: StartedEngine, access: Access) -> Result<Self, LoadError> {
         let memory_limit_bytes = engine.options().memory_limit_bytes;
         let mut store = Self {

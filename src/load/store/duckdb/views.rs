@@ -120,13 +120,11 @@ fn without_foreign_and_their_readers(is_foreign: impl Fn(&View) -> bool) -> Vec<
     views().iter().filter(|view| !skipped.contains(view.name.as_str())).collect()
 }
 
-/// Returns the statements that drop a view or macro with this name.
 fn drop_sql(name: &str) -> String {
     let name = quote_identifier(name);
     format!("DROP VIEW IF EXISTS {name}; DROP MACRO TABLE IF EXISTS {name}")
 }
 
-/// Returns the metadata key of a view.
 fn key(view: &View) -> String {
     format!("{KEY_PREFIX}{}", view.name)
 }

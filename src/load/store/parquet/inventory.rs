@@ -18,13 +18,11 @@ struct Inventory {
     files: Vec<String>,
 }
 
-/// Returns the path relative to the root, as text.
 fn below_root(root: &Root, path: &Path) -> String {
     path.strip_prefix(root.path()).unwrap_or(path).to_string_lossy().into_owned()
 }
 
 impl Inventory {
-    /// Lists the files of the tree.
     fn of(root: &Root, tree: &Tree, published_part: u64) -> Inventory {
         let mut files: Vec<String> = tree.paths(root).iter().map(|path| below_root(root, path)).collect();
         files.sort();

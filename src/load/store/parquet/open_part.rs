@@ -126,7 +126,6 @@ impl OpenPart {
         Ok(Some(RowsFile::new(name, removed.len() as u64, TimeRange::over(table, &keys)?, partitions)))
     }
 
-    /// Returns the name of the file with the added rows of one partition.
     fn rows_file_name(&self, table: &str, rows: &PartitionRows) -> String {
         let stem = rows.partition.map_or_else(|| "all".to_owned(), |partition| partition.first_day.to_string());
         format!("{:04}.{table}.{stem}.parquet", self.layers.len())

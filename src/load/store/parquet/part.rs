@@ -223,7 +223,6 @@ fn folders(root: &Root) -> Result<(Vec<PathBuf>, Vec<PathBuf>), LoadError> {
     Ok(paths.into_iter().partition(|path| !path.to_string_lossy().ends_with(UNFINISHED_SUFFIX)))
 }
 
-/// Reads the parts in these folders, and sorts them by number.
 fn read_parts(root: &Root, folders: Vec<PathBuf>) -> Result<Vec<Part>, LoadError> {
     let mut parts = folders.into_iter().map(|folder| read(root, folder)).collect::<Result<Vec<_>, _>>()?;
     parts.sort_by_key(Part::number);
@@ -249,7 +248,6 @@ fn read(root: &Root, folder: PathBuf) -> Result<Part, LoadError> {
     Part::new(manifest, folder)
 }
 
-/// Returns the size of the files in the folder, in bytes.
 fn folder_bytes(folder: &Path) -> Result<u64, LoadError> {
     let failed = LoadError::io("read", folder);
     let mut bytes = 0;
@@ -325,7 +323,6 @@ fn read_old(root: &Root, folder: &Path) -> Result<Option<OldPart>, LoadError> {
     Ok(Some(OldPart { number: manifest.number, run_id: run_id.map(str::to_owned), tables }))
 }
 
-/// Converts the changes of one table to the present version.
 fn table_layer(root: &Root, folder: &Path, table: &str, changes: OldChanges) -> Result<TableLayer, LoadError> {
     let removed = changes.deletes.map(|extent| extent.file(format!("{table}.delete.parquet")));
     let mut added: Vec<_> =

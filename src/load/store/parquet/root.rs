@@ -309,7 +309,6 @@ fn rows_of(path: &Path) -> Result<Option<i64>, LoadError> {
     }
 }
 
-/// Returns true if the folder has no entries.
 fn is_empty_folder(path: &Path) -> Result<bool, LoadError> {
     let mut entries = fs::read_dir(path).map_err(LoadError::io("read", path))?;
     Ok(entries.next().is_none())

@@ -165,7 +165,6 @@ impl RowsReader {
         Ok(Self { path: path.to_owned(), file, metadata })
     }
 
-    /// Returns the footer of the file.
     fn footer(&self) -> &ParquetMetaData {
         self.metadata.metadata()
     }

@@ -168,7 +168,6 @@ impl<'a> RunWriter<'a> {
         Run::intermediate(table, &path).map(Some)
     }
 
-    /// Returns the path of the next intermediate file.
     fn intermediate_path(&mut self) -> PathBuf {
         self.files += 1;
         let mut name = self.scratch.clone().into_os_string();

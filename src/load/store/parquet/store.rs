@@ -258,7 +258,6 @@ impl ParquetStore {
         done
     }
 
-    /// Returns an error if the transaction failed and was not rolled back yet.
     fn require_no_failed_transaction(&self) -> Result<(), LoadError> {
         match self.transaction {
             Transaction::Failed => Err(LoadError::Bug("a failed transaction was not rolled back".to_owned())),

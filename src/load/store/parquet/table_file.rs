@@ -124,13 +124,11 @@ pub(super) fn write_keys(path: &Path, keys: &[RecordBatch]) -> Result<(), LoadEr
     writer.close().map(drop).map_err(failed)
 }
 
-/// Returns the compression of all files.
 fn zstd() -> Result<Compression, LoadError> {
     let level = ZstdLevel::try_new(ZSTD_LEVEL).map_err(|error| LoadError::Bug(error.to_string()))?;
     Ok(Compression::ZSTD(level))
 }
 
-/// Returns the writer's settings for a file of the table.
 fn properties(table: &Table, notes: &Notes<'_>) -> Result<WriterProperties, LoadError> {
     let builder = WriterProperties::builder().set_dictionary_enabled(true);
     let without_dictionary = |builder: parquet::file::properties::WriterPropertiesBuilder, name: &&str| {

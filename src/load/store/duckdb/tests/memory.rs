@@ -16,7 +16,6 @@ use crate::{
     schema::{Column, Table, children_of, table},
 };
 
-/// Rows of a table with a value in every column, made of these numbers.
 fn full_rows(table: &Table, numbers: &[i64], text: &str) -> RecordBatch {
     let schema = table.full_schema();
     let column = |field: &FieldRef| -> ArrayRef {

@@ -51,7 +51,6 @@ fn warehouse_in(store: DuckDbStore) -> Warehouse {
     Warehouse::new(Box::new(store), BUFFER_BYTES_MAX, 2)
 }
 
-/// The warehouse of the tests in this file.
 fn open(path: &Path) -> Result<Warehouse, LoadError> {
     open_store(path, &identity("test"), &options(path.parent().unwrap())).map(warehouse_in)
 }

@@ -37,7 +37,6 @@ fn unpacked() -> TempDir {
     folder
 }
 
-/// A copy of a folder.
 fn folder_of(all: &TempDir, name: &str) -> TempDir {
     let folder = new_folder();
     copy_folder(&all.path().join(name), folder.path());

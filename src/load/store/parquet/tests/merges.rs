@@ -19,7 +19,6 @@ fn responses() -> &'static Table {
     table("responses").unwrap()
 }
 
-/// Sorted runs of these rows.
 fn runs(folder: &TempDir, rows: &[Vec<Row>]) -> Vec<PathBuf> {
     let identity = identity();
     let notes = Notes { applied_part: 1, identity: &identity, run_id: None };

@@ -45,7 +45,6 @@ fn open(root: &TempDir) -> ParquetStore {
     open_with(root.path(), &options())
 }
 
-/// Writes and commits.
 fn commit(store: &mut dyn Store, changes: &[TableChange]) {
     store.write(changes).unwrap();
     store.commit("test").unwrap();
@@ -60,7 +59,6 @@ fn data_files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Every file below the folder.
 fn all_files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {

@@ -24,7 +24,6 @@ fn hashes(store: &mut ParquetStore, window: TimeRange) -> Vec<String> {
         .collect()
 }
 
-/// Whether the cache has these columns of these days.
 fn is_cached(store: &mut ParquetStore, name: &str, columns: &[&str], range: TimeRange) -> bool {
     let table = table(name).unwrap();
     let partition = PartitionBy::Month.of(range.start_us);

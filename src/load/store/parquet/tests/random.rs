@@ -60,7 +60,6 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Low limits that a few rows reach.
 fn low_limits(limits: Limits) -> Limits {
     Limits { open_runs_max: 2, removed_keys_max: 2, sort_bytes_max: 1, cached_rows_max: 4, ..limits }
 }

@@ -94,7 +94,6 @@ struct Size {
 }
 
 impl Size {
-    /// The answers of a window.
     fn ids(self, window: usize) -> std::ops::Range<usize> {
         window * self.rows / self.windows..(window + 1) * self.rows / self.windows
     }

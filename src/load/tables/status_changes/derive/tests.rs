@@ -167,7 +167,6 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
     })
 }
 
-/// The status at a moment, by the changes.
 fn status_at(changes: &[StatusChange], at_us: i64) -> Option<&str> {
     changes.iter().rfind(|change| change.at_us <= at_us)?.new.as_deref()
 }
