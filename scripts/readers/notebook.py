@@ -1,9 +1,12 @@
 """Executes examples/answers.ipynb over both warehouses, and holds its numbers against SQL of its own over the tables.
 
+Runs the cells in this process with IPython, as Jupyter's kernel does, but without a kernel: a cell that hangs then shows where.
+
 `notebook.py PROGRAM FOLDER`: FOLDER holds `warehouse.duckdb`, `parquet` and the `studysync.toml` that they were written with. With the
 packages of examples/requirements.txt.
 """
 
+import faulthandler
 import json
 import os
 import pathlib
@@ -11,11 +14,14 @@ import subprocess
 import sys
 
 import nbformat
-from nbclient import NotebookClient
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
 
 PROGRAM, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2])
 NOTEBOOK = pathlib.Path("examples/answers.ipynb")
 WANTED = "export"
+# A cell takes a second.
+SECONDS_MAX = 300
 # The names of the notebook's tables, and SQL that computes the same numbers from the warehouse.
 STANDS = "deleted_at IS NULL AND _vanished_at IS NULL"
 QUESTIONS = {
@@ -44,15 +50,29 @@ print("NUMBERS " + _json.dumps({{
 """
 
 
+class Shell(InteractiveShell):
+    def enable_gui(self, gui=None):
+        """Charts are pictures, so there is no window to enable."""
+
+
 def execute(warehouse):
     """Runs every cell: the numbers, and how many charts there are."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)
-    notebook.cells.append(nbformat.v4.new_code_cell(DUMP))
     os.environ |= {"WAREHOUSE": str(warehouse), "WANTED": WANTED}
-    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(NOTEBOOK.parent)}}).execute()
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    charts = sum("image/png" in output.get("data", {}) for output in outputs)
-    text = "".join(output.get("text", "") for output in outputs)
+    shell = Shell.instance()
+    shell.reset()
+    home = pathlib.Path.cwd()
+    os.chdir(NOTEBOOK.parent)
+    charts, text = 0, ""
+    for source in ["%matplotlib inline", *(cell.source for cell in notebook.cells if cell.cell_type == "code"), DUMP]:
+        faulthandler.dump_traceback_later(SECONDS_MAX, exit=True)
+        with capture_output() as captured:
+            result = shell.run_cell(source)
+        faulthandler.cancel_dump_traceback_later()
+        result.raise_error()
+        charts += sum("image/png" in output.data for output in captured.outputs)
+        text += captured.stdout
+    os.chdir(home)
     (line,) = [line for line in text.splitlines() if line.startswith("NUMBERS ")]
     return json.loads(line.removeprefix("NUMBERS ")), charts
 
