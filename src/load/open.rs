@@ -24,7 +24,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Place {
     pub kind: WarehouseKind,
-    /// The path of the file or folder.
+    /// The path of the file or folder. The warehouse exists if something is at the path.
     pub path: PathBuf,
     pub options: WarehouseOptions,
 }
@@ -212,7 +212,8 @@ pub(super) enum Attached {
     Parquet(ParquetViews),
 }
 
-/// Returns the catalog in which a reader finds the tables of a warehouse.
+/// Returns the catalog in which a reader finds the tables of a warehouse. Each kind has another catalog. DuckDB itself
+/// has the catalogs `memory`, `system` and `temp`.
 pub(super) fn catalog(kind: WarehouseKind) -> &'static str {
     match kind {
         WarehouseKind::DuckDb => "warehouse",

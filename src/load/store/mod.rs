@@ -51,10 +51,11 @@ pub(in crate::load) struct ForeignTable {
 /// A store of rows, used by one thread at a time. [`Store::write`] opens a transaction if none is open.
 /// [`Store::commit`] or [`Store::rollback`] ends the transaction.
 pub(in crate::load) trait Store: Send {
-    /// Returns the kind of the store, "duckdb" or "parquet": for people, and as a key in the checkpoints.
+    /// Returns the kind of the store, "duckdb" or "parquet": for people, and as a key in the checkpoints. The store
+    /// of a configurable warehouse returns the name of its [`crate::model::WarehouseKind`].
     fn name(&self) -> &'static str;
 
-    /// Returns the path of the store, for people.
+    /// Returns the path of the store, for people and for the checkpoints, as [`super::Place::location`] does.
     fn location(&self) -> String;
 
     /// Binds the store to this identity (service address and environment), without a check of the earlier identity.
