@@ -91,7 +91,7 @@ pub(super) fn resolve_file(
     let archive_owner = state_path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let (state_path, archive_root) = (resolve_state_links(state_path)?, resolve_links(archive_root)?);
     let warehouse = warehouse(file.warehouse, &mut overrides)?;
-    let parquet = warehouse.paths.get(&WarehouseKind::Parquet);
+    let parquet = warehouse.paths.iter().find_map(|(kind, path)| kind.is_folder().then_some(path));
     let recordings_path = file.recordings.path.clone().unwrap_or_else(|| match parquet {
         Some(parquet) => parquet.join(recordings::FOLDER),
         None => default_page_folder(&state_path, recordings::FOLDER),

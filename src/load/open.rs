@@ -85,12 +85,12 @@ impl Place {
 
     /// Returns all files that may contain texts of the warehouse, in groups with names.
     pub fn files(&self) -> Result<Vec<(&'static str, Vec<PathBuf>)>, FileError> {
-        let own = match self.kind {
-            WarehouseKind::DuckDb => files::files_beside(&self.path)?,
-            WarehouseKind::Parquet => files::files_below(&self.path)?,
+        let (own, copy) = match self.kind {
+            WarehouseKind::DuckDb => (files::files_beside(&self.path)?, self.options.copy.as_ref()),
+            WarehouseKind::Parquet => (files::files_below(&self.path)?, None),
         };
         let mut all = vec![(self.name(), own)];
-        if let (WarehouseKind::DuckDb, Some(copy)) = (self.kind, &self.options.copy) {
+        if let Some(copy) = copy {
             all.push(("publish", files::files_beside(copy)?));
         }
         Ok(all)
@@ -138,7 +138,7 @@ impl Place {
     /// `Damaged` if the file or folder is not this warehouse or cannot be used.
     pub fn open(&self, opening: &Opening, engine: Option<StartedEngine>) -> Result<Warehouse, LoadError> {
         let store = self.open_store(opening, engine)?;
-        Ok(Warehouse::new(store, opening.buffer_bytes_max, opening.threads))
+        Ok(Warehouse::new(self.name(), self.location(), store, opening.buffer_bytes_max, opening.threads))
     }
 
     fn parquet_options(&self, opening: &Opening) -> ParquetOptions {
@@ -186,7 +186,7 @@ impl Place {
                 Box::new(ParquetStore::open_to_compare(path, identity, &self.parquet_options(opening))?)
             }
         };
-        Ok(Warehouse::new(store, opening.buffer_bytes_max, *threads))
+        Ok(Warehouse::new(self.name(), self.location(), store, opening.buffer_bytes_max, *threads))
     }
 
     /// Binds the warehouse, which is bound to `from`, to the identity of `opening`. Returns false, and changes nothing,

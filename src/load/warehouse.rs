@@ -24,6 +24,8 @@ use crate::{
 /// [`Warehouse::apply`] can be called for several scans before one [`Warehouse::commit`] makes all of them durable. An
 /// error rolls all of them back. Methods that read or write other rows commit the applied scans first.
 pub struct Warehouse {
+    name: &'static str,
+    location: String,
     store: BufferedStore,
     /// The scans in the ledger, committed or not; `None` if the ledger must be read again.
     scans: Option<HashSet<ScanId>>,
@@ -47,12 +49,20 @@ pub struct Warehouse {
 }
 
 impl Warehouse {
-    /// Creates a warehouse on this store. Changes are written to the store when they take about `buffer_bytes_max`
-    /// bytes.
-    pub(in crate::load) fn new(store: Box<dyn Store>, buffer_bytes_max: usize, threads: u32) -> Self {
+    /// Creates a warehouse on this store, with the name and location of its [`super::Place`]. Changes are written to
+    /// the store when they take about `buffer_bytes_max` bytes.
+    pub(in crate::load) fn new(
+        name: &'static str,
+        location: String,
+        store: Box<dyn Store>,
+        buffer_bytes_max: usize,
+        threads: u32,
+    ) -> Self {
         let threads = usize::try_from(threads).unwrap_or(1);
         let store = BufferedStore::new(store, buffer_bytes_max);
         Self {
+            name,
+            location,
             store,
             scans: None,
             uncommitted: None,
@@ -68,12 +78,12 @@ impl Warehouse {
 
     /// Returns the kind of the store, "duckdb" or "parquet": for people, and as a key in the checkpoints.
     pub fn name(&self) -> &'static str {
-        self.store.as_store().name()
+        self.name
     }
 
     /// Returns the path of the warehouse, for people.
     pub fn location(&self) -> String {
-        self.store.as_store().location()
+        self.location.clone()
     }
 
     /// Commits applied scans, and returns true if the ledger has this scan.

@@ -38,6 +38,15 @@ impl WarehouseKind {
         }
     }
 
+    /// Returns true if a warehouse of this kind is a folder of files that others may read. The folder of recordings is
+    /// then in this folder by default.
+    pub fn is_folder(self) -> bool {
+        match self {
+            WarehouseKind::DuckDb => false,
+            WarehouseKind::Parquet => true,
+        }
+    }
+
     /// Returns the paths of one warehouse of this kind.
     pub fn at(self, path: impl Into<PathBuf>) -> WarehousePaths {
         WarehousePaths::from([(self, path.into())])

@@ -21,8 +21,8 @@ pub fn content_columns(table: &str) -> Vec<&'static str> {
 pub fn assert_warehouses_equal(place: &Place, expected: &Expected, when: &str) {
     assert_each_warehouse_equals(place, expected, when);
     let warehouses = place.warehouses();
-    if let [(_, duckdb), (_, parquet)] = warehouses.as_slice() {
-        assert_equal(duckdb, parquet, when);
+    for pair in warehouses.windows(2) {
+        assert_equal(&pair[0].1, &pair[1].1, when);
     }
 }
 

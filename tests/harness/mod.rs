@@ -17,6 +17,7 @@ use std::{
 };
 
 use serde_json::Value;
+use studysync::model::WarehouseKind;
 use studysync_sandbox::{
     ChangeRequest, ChangeSummary, Control, Faults, ListName, LogEntry, Running, Sandbox, Settings,
 };
@@ -286,14 +287,11 @@ impl Place {
 
     /// Returns the tables of each warehouse of this place, with a name for messages.
     pub fn warehouses(&self) -> Vec<(&'static str, Tables)> {
-        let mut warehouses = Vec::new();
-        if self.has_duckdb {
-            warehouses.push(("DuckDB", self.duckdb_tables()));
-        }
-        if self.has_parquet {
-            warehouses.push(("Parquet", self.parquet_tables()));
-        }
-        warehouses
+        let tables = |kind| match kind {
+            WarehouseKind::DuckDb => self.has_duckdb.then(|| ("DuckDB", self.duckdb_tables())),
+            WarehouseKind::Parquet => self.has_parquet.then(|| ("Parquet", self.parquet_tables())),
+        };
+        WarehouseKind::ALL.into_iter().filter_map(tables).collect()
     }
 
     /// Returns every file below a folder of this place, in order.

@@ -7,7 +7,7 @@ use std::{
 
 use arrow::array::RecordBatch;
 
-use super::{super::LoadError, Filter, Identity, Store, TableChange, Take, project, with_columns};
+use super::{super::LoadError, Filter, ForeignTable, Identity, Store, TableChange, Take, project, with_columns};
 use crate::schema::Table;
 
 /// The rows of each table, in batches of all its columns.
@@ -47,14 +47,6 @@ impl MemoryStore {
 }
 
 impl Store for MemoryStore {
-    fn name(&self) -> &'static str {
-        "memory"
-    }
-
-    fn location(&self) -> String {
-        "memory".to_owned()
-    }
-
     fn rebind(&mut self, _identity: &Identity) -> Result<(), LoadError> {
         Ok(())
     }
@@ -115,6 +107,10 @@ impl Store for MemoryStore {
 
     fn purge_removed_bytes(&mut self) -> Result<(), LoadError> {
         Ok(())
+    }
+
+    fn foreign_tables(&mut self) -> Result<Vec<ForeignTable>, LoadError> {
+        Ok(Vec::new())
     }
 }
 

@@ -51,13 +51,6 @@ pub(in crate::load) struct ForeignTable {
 /// A store of rows, used by one thread at a time. [`Store::write`] opens a transaction if none is open.
 /// [`Store::commit`] or [`Store::rollback`] ends the transaction.
 pub(in crate::load) trait Store: Send {
-    /// Returns the kind of the store, "duckdb" or "parquet": for people, and as a key in the checkpoints. The store
-    /// of a configurable warehouse returns the name of its [`crate::model::WarehouseKind`].
-    fn name(&self) -> &'static str;
-
-    /// Returns the path of the store, for people and for the checkpoints, as [`super::Place::location`] does.
-    fn location(&self) -> String;
-
     /// Binds the store to this identity (service address and environment), without a check of the earlier identity.
     /// Used when a service moved to another address, or an environment was renamed.
     fn rebind(&mut self, identity: &Identity) -> Result<(), LoadError>;
@@ -125,10 +118,9 @@ pub(in crate::load) trait Store: Send {
         Ok(())
     }
 
-    /// Returns the tables that users created in the store.
-    fn foreign_tables(&mut self) -> Result<Vec<ForeignTable>, LoadError> {
-        Ok(Vec::new())
-    }
+    /// Returns the tables that users created in the store: none if users cannot create objects in it. An erasure
+    /// searches these tables, so there is no default.
+    fn foreign_tables(&mut self) -> Result<Vec<ForeignTable>, LoadError>;
 
     /// Calls `take` with batches of a user's table: the columns of [`ForeignTable::columns`], converted to text.
     fn read_foreign(&mut self, _table: &ForeignTable, _take: &mut Take<'_>) -> Result<(), LoadError> {

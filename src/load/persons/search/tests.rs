@@ -33,12 +33,6 @@ struct StoreWithForeignTables {
 }
 
 impl Store for StoreWithForeignTables {
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
-    fn location(&self) -> String {
-        self.inner.location()
-    }
     fn rebind(&mut self, identity: &Identity) -> Result<(), LoadError> {
         self.inner.rebind(identity)
     }

@@ -305,14 +305,6 @@ impl DuckDbStore {
 }
 
 impl Store for DuckDbStore {
-    fn name(&self) -> &'static str {
-        "duckdb"
-    }
-
-    fn location(&self) -> String {
-        self.path.display().to_string()
-    }
-
     /// Empties the copy for readers, and binds the file to the identity. The copy names the earlier identity, so the
     /// next export would refuse to replace it; an empty file may be replaced. The end of the next run makes a new copy.
     /// The copy is emptied first: a rebind that is killed in between can be run again.

@@ -49,7 +49,7 @@ impl Kind for Memory {
             let (found, wanted) = (bound.environment.clone(), identity.environment.clone());
             return Err(LoadError::OtherIdentity { path: "memory".into(), found, wanted });
         }
-        Ok(Warehouse::new(Box::new(MemoryStore::open(&self.shelf)), self.buffer_bytes_max, 1))
+        Ok(Warehouse::new("memory", String::new(), Box::new(MemoryStore::open(&self.shelf)), self.buffer_bytes_max, 1))
     }
 
     fn reader(&self) -> Reader {
@@ -96,7 +96,7 @@ mod written_at_once {
 fn p8_a_scan_reads_only_the_range_of_its_records() {
     let read_by_a_scan = |days: i64| {
         let shelf = Shelf::default();
-        let mut warehouse = Warehouse::new(Box::new(MemoryStore::open(&shelf)), 1 << 20, 1);
+        let mut warehouse = Warehouse::new("memory", String::new(), Box::new(MemoryStore::open(&shelf)), 1 << 20, 1);
         let rows = |day: i64| (0..50).map(|at| answer(&format!("g{day}-{at}"), day, "x")).collect::<Vec<_>>();
         let apply = |warehouse: &mut Warehouse, scan: Scan, rows: &[Answer]| {
             warehouse.apply_and_commit(&scan, &[page(rows)].as_slice(), &Default::default()).unwrap().counts

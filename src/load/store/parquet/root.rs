@@ -63,8 +63,6 @@ pub(in crate::load) fn folders(root: &Path) -> Vec<PathBuf> {
 /// An open warehouse folder. The folder stays locked until this value is dropped.
 pub(super) struct Root {
     path: PathBuf,
-    /// `path` as text, for messages.
-    text: String,
     partition_by: PartitionBy,
     /// The locked file. Closing the file releases the lock. `None` only for a reader, if the lock file cannot be opened
     /// or the file system has no locks.
@@ -82,7 +80,7 @@ impl Root {
         disk: &Disk,
     ) -> Result<Self, LoadError> {
         files::create_folders(path).map_err(LoadError::io("create", path))?;
-        let (path, text) = absolute(path)?;
+        let path = absolute(path)?;
         let private = path.join(PRIVATE_FOLDER);
         if !private.is_dir() && !is_empty_folder(&path)? {
             let why = "it holds other files".to_owned();
@@ -90,7 +88,7 @@ impl Root {
         }
         disk.create_folder(&private)?;
         let lock = lock::exclusive(&path, &private.join("lock"))?;
-        let root = Self { text, partition_by, _lock: Some(lock), path };
+        let root = Self { partition_by, _lock: Some(lock), path };
         root.check_or_bind(identity, disk)?;
         root.clear_scratch(disk)?;
         disk.create_folder(&root.parts())?;
@@ -106,10 +104,10 @@ impl Root {
         partition_by: PartitionBy,
     ) -> Result<Self, LoadError> {
         LoadError::require_folder(path)?;
-        let (path, text) = absolute(path)?;
+        let path = absolute(path)?;
         let private = path.join(PRIVATE_FOLDER);
         let lock = lock::shared(&path, &private.join("lock"))?;
-        let root = Self { text, partition_by, _lock: lock, path };
+        let root = Self { partition_by, _lock: lock, path };
         let bytes = fs::read(private.join("warehouse.json")).map_err(|_| LoadError::NotOurs {
             path: root.path.clone(),
             why: format!("{PRIVATE_FOLDER}/warehouse.json is missing"),
@@ -245,11 +243,6 @@ impl Root {
         &self.path
     }
 
-    /// Returns the path of the folder, as text for people.
-    pub(super) fn text(&self) -> &str {
-        &self.text
-    }
-
     /// Returns whether partitions are months or days.
     pub(super) fn partition_by(&self) -> PartitionBy {
         self.partition_by
@@ -287,16 +280,16 @@ impl Root {
     }
 }
 
-/// Returns the absolute path without links, as a path and as text. Fails if the path is not UTF-8, or has a character
+/// Returns the absolute path without links. Fails if the path is not UTF-8, or has a character
 /// that the SQL engine which reads the files would take for a pattern.
-fn absolute(path: &Path) -> Result<(PathBuf, String), LoadError> {
+fn absolute(path: &Path) -> Result<PathBuf, LoadError> {
     let path = fs::canonicalize(path).map_err(LoadError::io("find", path))?;
     let not_ours = |why: &str| LoadError::NotOurs { path: path.clone(), why: why.to_owned() };
-    let text = path.to_str().ok_or_else(|| not_ours("its path is not UTF-8"))?.to_owned();
+    let text = path.to_str().ok_or_else(|| not_ours("its path is not UTF-8"))?;
     if text.contains(['*', '?', '[']) {
         return Err(not_ours("its path has one of the characters * ? [, which the engine takes for a pattern"));
     }
-    Ok((path, text))
+    Ok(path)
 }
 
 /// Returns the number of rows in a file, or `None` if the footer cannot be read.

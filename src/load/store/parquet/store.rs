@@ -18,7 +18,7 @@ use crate::{
     load::{
         Identity, LoadError, LockPatience,
         contract::contract,
-        store::{Filter, Store, TableChange, Take},
+        store::{Filter, ForeignTable, Store, TableChange, Take},
     },
     model::Failpoints,
     schema::Table,
@@ -285,14 +285,6 @@ impl ParquetStore {
 }
 
 impl Store for ParquetStore {
-    fn name(&self) -> &'static str {
-        "parquet"
-    }
-
-    fn location(&self) -> String {
-        self.root.text().to_owned()
-    }
-
     fn rebind(&mut self, identity: &Identity) -> Result<(), LoadError> {
         self.require_writable()?;
         self.root.rebind(identity, &self.disk)?;
@@ -378,5 +370,9 @@ impl Store for ParquetStore {
         // keys of these rows and may contain rows that a later part removes.
         self.publish()?;
         self.run_step(|this| this.root.clear_scratch(&this.disk))
+    }
+
+    fn foreign_tables(&mut self) -> Result<Vec<ForeignTable>, LoadError> {
+        Ok(Vec::new())
     }
 }

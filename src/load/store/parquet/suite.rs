@@ -47,7 +47,7 @@ fn open(root: &Path, identity: &Identity, partition_by: PartitionBy) -> Result<P
 impl Kind for Folder {
     fn open(&self, identity: &Identity) -> Result<Warehouse, LoadError> {
         let store = open(&self.folder.path().join("w"), identity, self.partition_by)?;
-        Ok(Warehouse::new(Box::new(store), self.buffer_bytes_max, 2))
+        Ok(Warehouse::new("parquet", String::new(), Box::new(store), self.buffer_bytes_max, 2))
     }
 
     fn reader(&self) -> Reader {
@@ -74,5 +74,8 @@ mod slow_written_at_once {
 fn a_million_answers() {
     let folder = TempDir::new().unwrap();
     let store = open(&folder.path().join("w"), &identity("test"), PartitionBy::Month).unwrap();
-    throughput::a_million_answers(&mut Warehouse::new(Box::new(store), 64 << 20, 2), folder.path());
+    throughput::a_million_answers(
+        &mut Warehouse::new("parquet", String::new(), Box::new(store), 64 << 20, 2),
+        folder.path(),
+    );
 }

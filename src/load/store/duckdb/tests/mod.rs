@@ -48,7 +48,7 @@ fn open_store(path: &Path, identity: &Identity, options: &EngineOptions) -> Resu
 }
 
 fn warehouse_in(store: DuckDbStore) -> Warehouse {
-    Warehouse::new(Box::new(store), BUFFER_BYTES_MAX, 2)
+    Warehouse::new("duckdb", String::new(), Box::new(store), BUFFER_BYTES_MAX, 2)
 }
 
 fn open(path: &Path) -> Result<Warehouse, LoadError> {
@@ -59,7 +59,7 @@ impl Kind for File {
     fn open(&self, identity: &Identity) -> Result<Warehouse, LoadError> {
         let path = self.folder.path().join("data/warehouse.duckdb");
         let store = open_store(&path, identity, &options(self.folder.path()))?;
-        Ok(Warehouse::new(Box::new(store), self.buffer_bytes_max, 2))
+        Ok(Warehouse::new("duckdb", String::new(), Box::new(store), self.buffer_bytes_max, 2))
     }
 
     fn reader(&self) -> Reader {
