@@ -3,7 +3,10 @@
 use std::{io, path::PathBuf};
 
 use super::FileHeader;
-use crate::files::FileError;
+use crate::{
+    files::FileError,
+    model::{FREE_SPACE, Fault, RunReason},
+};
 
 /// An error of the archive.
 #[derive(Debug, thiserror::Error)]
@@ -52,5 +55,30 @@ impl ArchiveError {
             }
             _ => ArchiveError::File(FileError { action, path, source }),
         }
+    }
+}
+
+impl Fault for ArchiveError {
+    fn reason(&self) -> RunReason {
+        match self {
+            ArchiveError::Full { .. } => RunReason::DiskFull,
+            ArchiveError::OtherService { .. } | ArchiveError::OtherOwner { .. } => RunReason::Configuration,
+            _ => RunReason::RunFailed,
+        }
+    }
+
+    fn hint(&self) -> Option<&str> {
+        Some(match self {
+            ArchiveError::Damaged { .. } => {
+                "the warehouse is unchanged; restore the file from a backup, or leave the archive as it is: only `replay` reads it"
+            }
+            ArchiveError::Full { .. } => FREE_SPACE,
+            ArchiveError::File(error) => error.hint()?,
+            ArchiveError::OtherService { .. } | ArchiveError::OtherOwner { .. } => {
+                "name another folder with --archive (path under [archive]): a folder holds the pages of one service, environment and state \
+                 file. After the state file was renamed, remove owner.json from the folder"
+            }
+            _ => return None,
+        })
     }
 }

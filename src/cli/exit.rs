@@ -1,16 +1,14 @@
 //! The error of a command, with its exit code and its hint. Only this file prints the causes of an error.
 
-use std::{borrow::Cow, io};
+use std::io;
 
 use crate::{
     config::ConfigError,
     erase::EraseError,
-    files::FileError,
+    files::{FileAccess, FileError, refusal_hint},
     load::LoadError,
-    pipeline::{
-        FileAccess, PipelineError, chain, is_own_lock, load_code, load_hint, pipeline_hint, refusal_hint, state_code,
-        state_hint,
-    },
+    model::{Fault, RunReason},
+    pipeline::{PipelineError, chain},
     serve::ServeError,
     state::StateError,
 };
@@ -104,96 +102,47 @@ impl CommandError {
         chain(self)
     }
 
-    /// Returns the exit code of a command that ends with this error; 0 for a closed pipe, which is no failure.
-    pub fn exit_code(&self) -> u8 {
+    /// Returns the wrapped error that knows the reason; `None` for an error of this command alone.
+    fn cause(&self) -> Option<&dyn Fault> {
+        Some(match self {
+            CommandError::Config(error) => error,
+            CommandError::Pipeline(error) => error,
+            CommandError::Erase(error) | CommandError::NotErased(error) | CommandError::NotEnded(error) => error,
+            CommandError::Load(error) | CommandError::Query(error) => error,
+            CommandError::State(error) => error,
+            CommandError::Serve(error) => error,
+            _ => return None,
+        })
+    }
+}
+
+impl Fault for CommandError {
+    fn reason(&self) -> RunReason {
         match self {
-            CommandError::Config(_) | CommandError::Usage(_) => 2,
-            CommandError::Pipeline(error) => error.exit_code(),
-            CommandError::Erase(error) | CommandError::NotErased(error) | CommandError::NotEnded(error) => {
-                error.exit_code()
-            }
-            CommandError::Load(error) | CommandError::Query(error) => load_code(error),
-            CommandError::State(error) => state_code(error),
-            CommandError::Serve(error) => serve_code(error),
-            CommandError::Failed { .. } | CommandError::Refused(_) => 1,
-            CommandError::PipeClosed => 0,
+            CommandError::Usage(_) => RunReason::Configuration,
+            error => error.cause().map_or(RunReason::RunFailed, Fault::reason),
         }
     }
 
-    /// Returns what the user can do about the error; `None` if the error itself says so, or nothing is known.
-    pub fn hint(&self) -> Option<Cow<'static, str>> {
+    fn hint(&self) -> Option<&str> {
         match self {
-            CommandError::Query(LoadError::Column { hint, .. }) => Some(hint.clone().into()),
-            _ => self.known_hint().map(Cow::Borrowed),
-        }
-    }
-
-    /// Returns the hint of an error whose hint is always the same text.
-    fn known_hint(&self) -> Option<&'static str> {
-        match self {
-            CommandError::Erase(error) | CommandError::NotErased(error) | CommandError::NotEnded(error) => {
-                match error {
-                    EraseError::Pipeline(error) => pipeline_hint(error),
-                    EraseError::NotSuppressed(_) => Some(
-                        "name any identifier of the person, as in the erasure, or the id of an erasure: `studysync status --json` lists \
-                     them (erasures_waiting). An erasure that is not listed suppresses nobody",
-                    ),
-                    EraseError::File(FileError { path, source, .. }) => refusal_hint(path, source, FileAccess::Write),
-                    _ => None,
-                }
-            }
-            CommandError::Pipeline(error) => pipeline_hint(error),
-            CommandError::Load(LoadError::Locked { holder, .. }) if is_own_lock(holder.as_deref()) => Some(
+            CommandError::Load(error) if error.is_own_lock() => Some(
                 "a run of studysync writes to it: try again when the run has ended; `publish` under [warehouse] keeps a copy that \
                  can be read at any time",
             ),
             CommandError::Load(LoadError::File(FileError { path, source, .. })) => {
                 refusal_hint(path, source, FileAccess::Read)
             }
-            CommandError::Load(source) => load_hint(source),
+            CommandError::Query(LoadError::Column { hint, .. }) => Some(hint),
             CommandError::Query(LoadError::TimedOut { .. }) => {
                 Some("query less (a range of created_at, one survey), or raise the limit with --time-limit")
             }
             CommandError::Query(error) if error.is_out_of_memory() => {
                 Some("query less, or raise memory_limit_mb under [warehouse]")
             }
-            CommandError::State(error) => state_hint(error),
-            CommandError::Serve(error) => serve_hint(error),
-            _ => None,
+            CommandError::Query(_) => None,
+            error => error.cause()?.hint(),
         }
-    }
-}
-
-/// Returns the exit code for an error of `serve`.
-fn serve_code(error: &ServeError) -> u8 {
-    match error {
-        ServeError::Config(_)
-        | ServeError::Schedule { .. }
-        | ServeError::Zone { .. }
-        | ServeError::OpenStatusPage { .. } => 2,
-        ServeError::Pipeline(error) => error.exit_code(),
-        ServeError::State(error) => state_code(error),
-        ServeError::AlreadyRunning { .. } => 5,
-        ServeError::Listen { .. } | ServeError::DaemonPanicked | ServeError::Thread(_) => 1,
-    }
-}
-
-/// Returns what the user can do about an error of `serve`; `None` if nothing is known.
-fn serve_hint(error: &ServeError) -> Option<&'static str> {
-    match error {
-        ServeError::Pipeline(error) => pipeline_hint(error),
-        ServeError::State(StateError::Damaged { .. }) => Some(
-            "stop every program that uses the inbox. Move the file away, with all files whose names begin with its name. Keep \
-             them: they have deliveries that no warehouse has yet. Scans find the answers that the deliveries reported",
-        ),
-        ServeError::State(error) => state_hint(error),
-        ServeError::OpenStatusPage { .. } => Some(
-            "put a token of 16 characters or more into STUDYSYNC_STATUS_TOKEN (or status_token_file under [serve]), or set \
-             status_page = \"off\" there",
-        ),
-        ServeError::AlreadyRunning { .. } => Some("stop the other `serve`, or name another --state"),
-        ServeError::Listen { .. } => Some("stop the program that listens there, or name another address with --listen"),
-        _ => None,
     }
 }
 
@@ -205,7 +154,7 @@ mod tests {
     fn each_cause_of_a_locked_file_has_its_own_hint() {
         let locked = |holder: &str| LoadError::Locked { path: "w".into(), holder: Some(holder.to_owned()) };
         let refused = || LoadError::LockRefused { path: "w".into(), source: io::Error::other("No locks available") };
-        let hint = |error| CommandError::Load(error).hint().unwrap_or_default();
+        let hint = |error| CommandError::Load(error).hint().map(str::to_owned).unwrap_or_default();
         let in_run = |source| CommandError::Pipeline(PipelineError::Load { destination: "duckdb", source });
         let run = "process 7, /usr/local/bin/studysync";
         assert!(hint(locked(run)).contains("when the run has ended"));

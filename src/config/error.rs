@@ -3,7 +3,7 @@
 use std::{io, path::PathBuf};
 
 use super::environment::shown_variable;
-use crate::model::WarehouseKind;
+use crate::model::{Fault, RunReason, WarehouseKind};
 
 /// An error of the configuration.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +58,12 @@ pub enum ConfigError {
     KeyOfLines { origin: String },
     #[error("the key from {origin} is empty")]
     EmptyKey { origin: String },
+}
+
+impl Fault for ConfigError {
+    fn reason(&self) -> RunReason {
+        RunReason::Configuration
+    }
 }
 
 /// Returns an error about the value of a setting, flag or variable.

@@ -3,8 +3,14 @@
 use std::{io, path::PathBuf};
 
 use crate::{
-    archive::ArchiveError, files::FileError, load::LoadError, person::SuppressionError, pipeline::PipelineError,
-    source::SourceError, state::StateError,
+    archive::ArchiveError,
+    files::FileError,
+    load::LoadError,
+    model::{Fault, RunReason},
+    person::SuppressionError,
+    pipeline::PipelineError,
+    source::SourceError,
+    state::StateError,
 };
 
 /// An error of an erasure.
@@ -37,13 +43,26 @@ impl EraseError {
     pub(super) fn load(destination: &'static str) -> impl FnOnce(LoadError) -> EraseError {
         move |source| EraseError::Pipeline(PipelineError::Load { destination, source })
     }
+}
 
-    /// Returns the exit code of a command that ends with this error.
-    pub fn exit_code(&self) -> u8 {
+impl Fault for EraseError {
+    fn reason(&self) -> RunReason {
         match self {
-            EraseError::Pipeline(error) => error.exit_code(),
-            EraseError::Names(_) | EraseError::NotSuppressed(_) => 2,
-            EraseError::File(_) | EraseError::Journal { .. } => 1,
+            EraseError::Pipeline(error) => error.reason(),
+            EraseError::Names(_) | EraseError::NotSuppressed(_) => RunReason::Configuration,
+            EraseError::File(_) | EraseError::Journal { .. } => RunReason::RunFailed,
+        }
+    }
+
+    fn hint(&self) -> Option<&str> {
+        match self {
+            EraseError::Pipeline(error) => error.hint(),
+            EraseError::NotSuppressed(_) => Some(
+                "name any identifier of the person, as in the erasure, or the id of an erasure: `studysync status --json` lists \
+                 them (erasures_waiting). An erasure that is not listed suppresses nobody",
+            ),
+            EraseError::File(error) => error.hint(),
+            EraseError::Names(_) | EraseError::Journal { .. } => None,
         }
     }
 }

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Erase, EraseError, EraseRequest, Receipt};
 use crate::{
     config::Settings,
-    model::DAY_MS,
+    model::{DAY_MS, Fault, RunReason},
     pipeline::{System, chain, clock_skew_ms, until_stopped},
     state::State,
 };
@@ -46,7 +46,7 @@ pub fn attention_for(erased: &ErasedVanished) -> Option<String> {
             Some(format!("the erasure of vanished sessions needs attention: see {}", path.display()))
         }
         Ok(_) => None,
-        Err(error) if error.exit_code() == 130 => None,
+        Err(error) if error.reason() == RunReason::Interrupted => None,
         Err(error) => Some(format!("the vanished sessions were not erased: {}", chain(error))),
     }
 }

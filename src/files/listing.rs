@@ -1,4 +1,4 @@
-//! Finds files: the folder of a path, the files of a folder, and those that belong to a file; and errors about them.
+//! Finds files: the folder of a path, the files of a folder, and those that belong to a file.
 
 use std::{
     collections::BTreeSet,
@@ -7,6 +7,8 @@ use std::{
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
+
+use super::error::FileError;
 
 /// Returns the metadata of a file or folder; `None` if it does not exist.
 pub fn metadata(path: &Path) -> io::Result<Option<Metadata>> {
@@ -64,24 +66,6 @@ pub fn files_below(root: &Path) -> Result<Vec<PathBuf>, FileError> {
     }
     found.sort();
     Ok(found)
-}
-
-/// An action on a file or folder failed.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot {action} {}", path.display())]
-pub struct FileError {
-    /// A verb in the infinitive, with its preposition: "list", "look at".
-    pub action: &'static str,
-    pub path: PathBuf,
-    pub source: io::Error,
-}
-
-impl FileError {
-    /// Returns a function for `map_err` that adds the action and the path to an I/O error.
-    pub fn of<E: Into<io::Error>>(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(E) -> FileError {
-        let path = path.into();
-        move |source| FileError { action, path, source: source.into() }
-    }
 }
 
 /// Returns the folder that contains a path; `.` for a bare file name.

@@ -8,13 +8,15 @@
 //! This module does not interpret the content of a file.
 
 mod access;
+mod error;
 mod listing;
 mod output;
 #[cfg(test)]
 mod tests;
 
 pub use access::{Access, create_folders, keep_access_below, keep_private, share_as_usual};
-pub use listing::{FileError, files_below, files_beside, folder_of, metadata};
+pub use error::{FileAccess, FileError, refusal_hint};
+pub use listing::{files_below, files_beside, folder_of, metadata};
 pub use output::{Output, write_private};
 
 use std::{

@@ -3,12 +3,14 @@
 use std::{
     io,
     path::{Path, PathBuf},
+    sync::LazyLock,
 };
 
 use arrow::error::ArrowError;
 
 use crate::{
     files::{self, FileError},
+    model::{FREE_SPACE, Fault, NEEDS_LOCKS, RunReason, USE_NEWER, WarehouseKind},
     schema::Table,
 };
 
@@ -120,6 +122,12 @@ impl LoadError {
         matches!(self, LoadError::Engine { source, .. } if is_out_of_memory(&source.to_string()))
     }
 
+    /// Returns true if another command of this program, or this process, holds the lock.
+    pub(crate) fn is_own_lock(&self) -> bool {
+        let is_own = |holder: &str| holder == "this process" || holder.ends_with("studysync");
+        matches!(self, LoadError::Locked { holder: Some(holder), .. } if is_own(holder))
+    }
+
     /// Returns `Missing` if there is nothing at the path, and `NotOurs` if it is not a file.
     pub(super) fn require_file(path: &Path) -> Result<(), LoadError> {
         match Self::require(path)? {
@@ -157,6 +165,75 @@ impl LoadError {
         }
     }
 }
+
+impl Fault for LoadError {
+    fn reason(&self) -> RunReason {
+        match self {
+            LoadError::Locked { .. } => RunReason::WarehouseLocked,
+            LoadError::Full { .. } => RunReason::DiskFull,
+            LoadError::OtherIdentity { .. }
+            | LoadError::OtherPartition { .. }
+            | LoadError::Newer { .. }
+            | LoadError::Missing { .. }
+            | LoadError::NotOurs { .. }
+            | LoadError::ForeignObject { .. }
+            | LoadError::Column { .. } => RunReason::Configuration,
+            _ => RunReason::WarehouseFailed,
+        }
+    }
+
+    fn hint(&self) -> Option<&str> {
+        Some(match self {
+            error if error.is_own_lock() => {
+                "another command of studysync has it open: wait for it to end, then run again; a run waits for it as long as lock_wait_secs \
+                 under [warehouse] says"
+            }
+            LoadError::LockRefused { .. } => NEEDS_LOCKS,
+            LoadError::Missing { .. } => &MISSING,
+            LoadError::Locked { .. } => {
+                "close the program that has it open (an analyst's session, a notebook), then run again; a run waits for it as long as \
+                 lock_wait_secs under [warehouse] says"
+            }
+            LoadError::OtherIdentity { .. } => {
+                "name another warehouse: one warehouse holds one environment of one service. If the service has moved: studysync rebind --from ITS_OLD_ADDRESS"
+            }
+            LoadError::NoExtension { .. } => {
+                "install it for the user who runs studysync (INSTALL fts, in DuckDB of the same version), or name its folder by \
+                 extension_directory under [warehouse]; until then search_answers searches without an index. Or switch off full_text_search"
+            }
+            LoadError::Newer { .. } => USE_NEWER,
+            LoadError::NotOurs { .. } => {
+                "name another path; or, if it was a warehouse before, restore it from a backup, or move it away and run the same command again"
+            }
+            LoadError::ForeignObject { .. } => {
+                "it is an object of your own: drop it, or create it without the object that is named here (its rows can be copied to another \
+                 table or file first), then run the same command again"
+            }
+            LoadError::OtherPartition { .. } => "use the partition with which it was created, or name another folder",
+            LoadError::Full { .. } => FREE_SPACE,
+            LoadError::Unfinished { .. } => "run `studysync sync` once, which finishes the change",
+            LoadError::Damaged { .. } | LoadError::DamagedRows(_) => DAMAGED,
+            LoadError::TooManyRows { .. } => "name fewer people at once",
+            LoadError::RolledBack => "run the same command again: it applies these scans again",
+            LoadError::Bug(_) => BUG,
+            LoadError::TimedOut { .. } => "read less: --survey selects one survey",
+            error if error.is_out_of_memory() => {
+                "raise memory_limit_mb under [warehouse] and run the same command again: nothing committed is lost"
+            }
+            LoadError::File(error) => error.hint()?,
+            _ => return None,
+        })
+    }
+}
+
+const DAMAGED: &str =
+    "restore it from a backup, or move it away and run the same command again, which pulls its rows again";
+const BUG: &str =
+    "report this bug of studysync with the message; nothing committed is lost, and the command can be run again";
+
+static MISSING: LazyLock<String> = LazyLock::new(|| {
+    format!("run `studysync sync` first, which creates it, or name the warehouse with {}", WarehouseKind::flags(""))
+});
 
 /// Returns a closure for `map_err` that makes the error for rows of a table that Arrow refuses. Input does not cause
 /// such an error, so the error is a bug.

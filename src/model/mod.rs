@@ -7,6 +7,7 @@ mod failpoints;
 mod identifier;
 mod named;
 mod normal_forms;
+mod outcome;
 mod page_request;
 mod rng;
 mod scan;
@@ -29,6 +30,7 @@ pub use identifier::{
     can_request_user, is_email_attribute, merge_spellings,
 };
 pub use normal_forms::{composed, folded, is_display_control, unicode_domain, uuid_in_normal_form};
+pub use outcome::{FREE_SPACE, Fault, NEEDS_LOCKS, Outcome, RunReason, USE_NEWER};
 pub use page_request::{EndStyle, EndStyles, PageRequest, PageToken, Proof};
 pub use rng::Rng;
 pub use scan::{RowStamp, RunId, Scan, ScanId};

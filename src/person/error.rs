@@ -5,7 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::files::FileError;
+use crate::{
+    files::FileError,
+    model::{Fault, RunReason, USE_NEWER},
+};
 
 /// An error of the suppression list or of its key.
 #[derive(Debug, thiserror::Error)]
@@ -31,5 +34,27 @@ impl SuppressionError {
     /// Returns a function that adds the action and the path to an I/O error.
     pub(super) fn io(action: &'static str, path: &Path) -> impl Fn(io::Error) -> SuppressionError {
         move |source| SuppressionError::File(FileError { action, path: path.to_owned(), source })
+    }
+}
+
+impl Fault for SuppressionError {
+    fn reason(&self) -> RunReason {
+        RunReason::RunFailed
+    }
+
+    fn hint(&self) -> Option<&str> {
+        Some(match self {
+            SuppressionError::File(error) => error.hint()?,
+            SuppressionError::KeyLost { .. } => {
+                "restore the key from a backup: without it, erased people would come back. If it is lost, replace suppressed.json by an \
+                 empty list ({\"format_version\":1,\"erasures\":[]}) and erase them again"
+            }
+            SuppressionError::ListLost { .. } => {
+                "restore the folder from a backup: without it, erased people would come back. If it is lost, write an empty list \
+                 ({\"format_version\":1,\"erasures\":[]}) and erase them again"
+            }
+            SuppressionError::Damaged { .. } => "restore it from a backup",
+            SuppressionError::Newer { .. } => USE_NEWER,
+        })
     }
 }

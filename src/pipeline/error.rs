@@ -1,6 +1,9 @@
 //! Errors that end a run, and failures of windows that do not.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -11,11 +14,11 @@ use crate::{
     files::FileError,
     flatten::FlattenError,
     load::LoadError,
-    model::Scope,
+    model::{Fault, RunReason, Scope},
     person::SuppressionError,
-    source::{SourceError, Stop},
+    source::SourceError,
     state::StateError,
-    upsert::InputError,
+    upsert::{CORRECT_INPUT, InputError},
 };
 
 use super::{Frozen, UnknownSurveys};
@@ -49,7 +52,8 @@ pub enum PipelineError {
     /// The archive lacks pages, so that a replay would lose rows.
     #[error("{0}")]
     NotReplayable(String),
-    /// A recording cannot be read or written, or a rebuilt warehouse cannot replace the old one, which is unchanged.
+    /// A recording or the results file of a push cannot be read or written, or a rebuilt warehouse cannot replace the
+    /// old one, which is unchanged.
     #[error(transparent)]
     File(#[from] FileError),
     /// A commit note in the archive cannot be read, because it is damaged or of a newer version of the program.
@@ -68,13 +72,6 @@ pub enum PipelineError {
     /// The rows of a Parquet file or of a query are invalid or cannot be read.
     #[error("the users cannot be read")]
     InputTable(#[source] LoadError),
-    /// The results file of a push cannot be written.
-    #[error("cannot write the results to {}", path.display())]
-    Results {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
     /// Neither the warehouse nor the service knows the surveys that were named. The run scanned none of them.
     #[error("{0}")]
     UnknownSurveys(UnknownSurveys),
@@ -89,45 +86,43 @@ impl PipelineError {
         matches!(self, PipelineError::Load { source, .. } if source.is_out_of_memory())
     }
 
-    /// Returns the exit code of a command that ends with this error.
-    pub fn exit_code(&self) -> u8 {
+    /// Returns a function for `map_err` that makes the error of a results file of a push.
+    pub(super) fn results(path: &Path) -> impl Fn(io::Error) -> PipelineError + Copy + use<'_> {
+        move |source| FileError { action: "write the results to", path: path.to_owned(), source }.into()
+    }
+
+    fn cause(&self) -> Option<&dyn Fault> {
+        Some(match self {
+            PipelineError::Config(error) => error,
+            PipelineError::Source(error) => error,
+            PipelineError::Archive(error) => error,
+            PipelineError::Load { source, .. } | PipelineError::InputTable(source) => source,
+            PipelineError::State(error) => error,
+            PipelineError::Person(error) => error,
+            PipelineError::File(error) => error,
+            PipelineError::Input(error) => error,
+            _ => return None,
+        })
+    }
+}
+
+impl Fault for PipelineError {
+    fn reason(&self) -> RunReason {
         match self {
-            PipelineError::Config(_)
-            | PipelineError::UnknownSurveys(_)
-            | PipelineError::Source(SourceError::Settings(_)) => 2,
-            PipelineError::Source(SourceError::KeyRefused { .. }) => 4,
-            PipelineError::Source(SourceError::Stopped(Stop::Cancelled)) => 130,
-            PipelineError::Source(SourceError::Stopped(_)) => 6,
-            PipelineError::Load { source, .. } | PipelineError::InputTable(source) => load_code(source),
-            PipelineError::Input(InputError::Columns(_)) | PipelineError::InputFile { .. } => 2,
-            PipelineError::State(error) => state_code(error),
-            PipelineError::Archive(ArchiveError::OtherService { .. } | ArchiveError::OtherOwner { .. }) => 2,
-            _ => 1,
+            PipelineError::UnknownSurveys(_) | PipelineError::InputFile { .. } => RunReason::Configuration,
+            error => error.cause().map_or(RunReason::RunFailed, Fault::reason),
         }
     }
-}
 
-/// Returns the exit code for an error of a warehouse.
-pub fn load_code(error: &LoadError) -> u8 {
-    match error {
-        LoadError::Locked { .. } => 5,
-        LoadError::OtherIdentity { .. }
-        | LoadError::OtherPartition { .. }
-        | LoadError::Newer { .. }
-        | LoadError::Missing { .. }
-        | LoadError::NotOurs { .. }
-        | LoadError::ForeignObject { .. }
-        | LoadError::Column { .. } => 2,
-        _ => 1,
-    }
-}
-
-/// Returns the exit code for an error of the checkpoints.
-pub fn state_code(error: &StateError) -> u8 {
-    match error {
-        StateError::Leased { .. } => 5,
-        StateError::OtherService { .. } | StateError::Newer { .. } => 2,
-        _ => 1,
+    fn hint(&self) -> Option<&str> {
+        match self {
+            PipelineError::InputTable(_) => Some(CORRECT_INPUT),
+            PipelineError::NotReplayable(_) => Some(
+                "the warehouse is unchanged; a range whose scans are all archived can be replayed with --from and --to, and \
+                 everything can be pulled again into a new warehouse with `backfill`",
+            ),
+            error => error.cause()?.hint(),
+        }
     }
 }
 

@@ -20,7 +20,6 @@ mod failed_start;
 mod findings;
 mod freeze;
 mod frozen;
-mod hint;
 mod known_lists;
 mod limits;
 mod list_end;
@@ -33,7 +32,6 @@ mod pull;
 mod pulled_pages;
 mod purged;
 mod push;
-mod reason;
 mod rebind;
 mod reconcile;
 mod recordings;
@@ -68,10 +66,9 @@ pub use clock_skew::clock_skew_ms;
 pub use clocks::{ClockComparison, ClockSample, compare_clocks, is_clock_in_doubt};
 pub use deliveries::{FlushResult, flush_deliveries};
 pub use drift::{DriftReport, drift_lines};
-pub use error::{Failure, PipelineError, chain, load_code, state_code};
+pub use error::{Failure, PipelineError, chain};
 pub use failed_start::FailedStart;
 pub use frozen::Frozen;
-pub use hint::{FileAccess, is_own_lock, load_hint, pipeline_hint, refusal_hint, state_hint};
 pub use limits::{LEARNED_RATE, recall, remember, retry_after_until_ms};
 pub use memory::Memory;
 pub use meter::{Meter, Progress, Reach, Reading, Snapshot, Wait, log_progress};
@@ -82,7 +79,6 @@ pub use push::{
     ErasedPeople, InputFormat, Push, PushFormat, PushInput, PushReport, PushRequest, PushRows, ResultsFound,
     clean_results, push_dry, search_results,
 };
-pub use reason::{Outcome, RunReason};
 pub use rebind::{is_same_identity, rebind};
 pub use recordings::{RecordingsReport, recordings_folders};
 pub use replay::{
@@ -99,3 +95,5 @@ pub use system::System;
 pub use threads::until_stopped;
 pub use unknown_surveys::{SurveyNames, UnknownSurveys};
 pub use verify::{StreamRange, VerifiedWindow, Verify, VerifyReport, VerifyRequest, VerifyTotals};
+
+pub use crate::model::{Outcome, RunReason};

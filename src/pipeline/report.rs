@@ -10,13 +10,11 @@ use serde::Serialize;
 use crate::{
     config::Settings,
     load::RowCounts,
-    model::{RunId, TimeParts},
+    model::{Fault, RunId, TimeParts},
     source::{RequestStats, Stop},
 };
 
-use super::{
-    DriftReport, Failure, Outcome, PipelineError, RunReason, chain, hint::pipeline_hint, recordings::RecordingsReport,
-};
+use super::{DriftReport, Failure, Outcome, PipelineError, RunReason, chain, recordings::RecordingsReport};
 
 /// How much of a stream a run has read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -160,8 +158,12 @@ impl RunReport {
     /// Sets the reason, as a word and as a sentence, and the hint. Call it after all other fields are set. `error`
     /// ended the run, and `stop` says why the run was stopped early.
     pub(super) fn with_reason(mut self, error: Option<&PipelineError>, stop: Option<Stop>) -> RunReport {
-        self.reason = RunReason::of(self.header.outcome, error, stop);
-        let hint = error.and_then(pipeline_hint).map(str::to_owned);
+        let of_outcome = match (self.header.outcome, stop) {
+            (Outcome::StoppedEarly | Outcome::Interrupted, Some(stop)) => Some(stop.reason()),
+            (outcome, _) => outcome.reason(),
+        };
+        self.reason = error.map(Fault::reason).or(of_outcome);
+        let hint = error.and_then(Fault::hint).map(str::to_owned);
         self.hint = hint.or_else(|| self.failures.first().filter(|_| error.is_none())?.hint.clone());
         self.why = match self.header.outcome {
             Outcome::Done => None,
@@ -222,7 +224,7 @@ impl ReportHeader {
         ReportHeader {
             command,
             outcome: if error.is_some() { Outcome::Failed } else { outcome },
-            exit_code: error.map_or(outcome.exit_code(), PipelineError::exit_code),
+            exit_code: error.map_or(outcome.exit_code(), Fault::exit_code),
             started_at: rfc3339(times.started_ms),
             finished_at: rfc3339(times.finished_ms),
             time_ms,

@@ -7,13 +7,11 @@ use std::{collections::BTreeMap, sync::Arc};
 use tokio::task::JoinSet;
 
 use crate::{
-    model::{FlagSet, Scope, Stream, Window},
+    model::{Fault, FlagSet, Scope, Stream, Window},
     source::SourceError,
 };
 
-use super::{
-    Failure, PipelineError, Progress, findings::Findings, hint::source_hint, pull::PullError, scan::CompletedScan,
-};
+use super::{Failure, PipelineError, Progress, findings::Findings, pull::PullError, scan::CompletedScan};
 
 /// Consecutive failures of a stream's windows after which the run leaves the stream to the next run. If the service
 /// cannot be reached at all, the run ends.
@@ -271,7 +269,7 @@ impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S>
 
 /// Creates the failure of a window that the service did not deliver, with the hint of its error.
 fn failure(scope: Scope, window: Window, error: &SourceError) -> Failure {
-    Failure { hint: source_hint(error).map(str::to_owned), ..Failure::new(scope, window, error) }
+    Failure { hint: error.hint().map(str::to_owned), ..Failure::new(scope, window, error) }
 }
 
 #[cfg(test)]

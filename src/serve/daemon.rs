@@ -9,7 +9,7 @@ use crate::{
     config::Settings,
     erase::{attention_for, erase_vanished, log_erased},
     flatten::summarize_body,
-    model::{MINUTE_MS, Stream},
+    model::{Fault, MINUTE_MS, RunReason, Stream},
     notify::EndedRun,
     pipeline::{
         Meter, Outcome, PeopleSelection, PipelineError, Progress, Request, Run, RunReport, RunTimes, System, chain,
@@ -248,7 +248,7 @@ impl Daemon {
         let flushed = flush_deliveries(&self.settings, &self.system, stop, publishes).await;
         let error_text = flushed.as_ref().err().map(|error| chain(error));
         // If another run holds the lease, the flush has not failed: the other run writes the deliveries itself.
-        let is_locked_out = flushed.as_ref().is_err_and(is_leased);
+        let is_locked_out = flushed.as_ref().is_err_and(|error| error.reason() == RunReason::LeaseHeld);
         self.state.update_status(|status| {
             status.running = None;
             status.flush_error = error_text.clone().filter(|_| !is_locked_out);
@@ -353,17 +353,11 @@ impl RunResult {
 
 /// Returns how the daemon goes on after the error of a run.
 fn outcome_of_error(error: &PipelineError) -> JobOutcome {
-    match error.exit_code() {
-        // A person has to change the configuration or the key.
-        2 | 4 => JobOutcome::Skipped,
-        5 if is_leased(error) => JobOutcome::Skipped,
+    match error.reason() {
+        // A person has to change the configuration or the key, or another run does the work.
+        RunReason::Configuration | RunReason::KeyRefused | RunReason::LeaseHeld => JobOutcome::Skipped,
         _ => JobOutcome::Retry { not_before_ms: None },
     }
-}
-
-/// Returns true if the error is that another run holds the lease.
-fn is_leased(error: &PipelineError) -> bool {
-    matches!(error, PipelineError::State(StateError::Leased { .. }))
 }
 
 fn outcome_words(outcome: JobOutcome) -> &'static str {

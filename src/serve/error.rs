@@ -2,7 +2,12 @@
 
 use std::{io, net::SocketAddr, path::PathBuf};
 
-use crate::{config::ConfigError, pipeline::PipelineError, state::StateError};
+use crate::{
+    config::ConfigError,
+    model::{Fault, RunReason},
+    pipeline::PipelineError,
+    state::StateError,
+};
 
 /// An error that keeps `serve` from starting, or ends it.
 #[derive(Debug, thiserror::Error)]
@@ -34,4 +39,39 @@ pub enum ServeError {
     DaemonPanicked,
     #[error("cannot start a thread")]
     Thread(#[source] io::Error),
+}
+
+impl Fault for ServeError {
+    fn reason(&self) -> RunReason {
+        match self {
+            ServeError::Config(_)
+            | ServeError::Schedule { .. }
+            | ServeError::Zone { .. }
+            | ServeError::OpenStatusPage { .. } => RunReason::Configuration,
+            ServeError::Pipeline(error) => error.reason(),
+            ServeError::State(error) => error.reason(),
+            ServeError::AlreadyRunning { .. } => RunReason::LeaseHeld,
+            ServeError::Listen { .. } | ServeError::DaemonPanicked | ServeError::Thread(_) => RunReason::RunFailed,
+        }
+    }
+
+    fn hint(&self) -> Option<&str> {
+        match self {
+            ServeError::Pipeline(error) => error.hint(),
+            ServeError::State(StateError::Damaged { .. }) => Some(
+                "stop every program that uses the inbox. Move the file away, with all files whose names begin with its name. Keep \
+                 them: they have deliveries that no warehouse has yet. Scans find the answers that the deliveries reported",
+            ),
+            ServeError::State(error) => error.hint(),
+            ServeError::OpenStatusPage { .. } => Some(
+                "put a token of 16 characters or more into STUDYSYNC_STATUS_TOKEN (or status_token_file under [serve]), or set \
+                 status_page = \"off\" there",
+            ),
+            ServeError::AlreadyRunning { .. } => Some("stop the other `serve`, or name another --state"),
+            ServeError::Listen { .. } => {
+                Some("stop the program that listens there, or name another address with --listen")
+            }
+            _ => None,
+        }
+    }
 }

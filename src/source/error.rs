@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::model::format_ms;
+use crate::model::{Fault, RunReason, format_ms};
 
 /// Why a request, or a walk through the pages of a list, failed. Retries are used up, or would not help.
 #[derive(Debug, Error)]
@@ -109,6 +109,63 @@ impl SourceError {
         )
     }
 }
+
+impl Fault for SourceError {
+    fn reason(&self) -> RunReason {
+        match self {
+            SourceError::Settings(_) => RunReason::Configuration,
+            SourceError::KeyRefused { .. } => RunReason::KeyRefused,
+            SourceError::Stopped(stop) => stop.reason(),
+            _ => RunReason::ServiceFailed,
+        }
+    }
+
+    fn hint(&self) -> Option<&str> {
+        Some(match self {
+            SourceError::KeyRefused { .. } => {
+                "check the key and that it belongs to this environment of the service; for users also its form: auth under [service]"
+            }
+            SourceError::Blocked { .. } => "ask the operator of the proxy or firewall to let this program through",
+            SourceError::Stopped(stop) => stop.hint()?,
+            SourceError::Forbidden { .. } => {
+                "ask the operator of the service whether this key may read that, and the operator of your proxy or firewall what it blocks"
+            }
+            SourceError::ListGone { .. } => {
+                "ask the operator of the service whether the key may still read this list; if all its rows were really deleted, run \
+                 `studysync sync --accept-vanished`"
+            }
+            SourceError::NotFound { .. } => {
+                "check --base-url, with its path: it is the address before /v1/responses. If the environment is new and the service answers \
+                 404 for empty lists, try again when it has a survey"
+            }
+            SourceError::Unreachable { last: Failure::Tls { problem, .. }, .. } if problem.is_certificate() => {
+                CERTIFICATE
+            }
+            SourceError::Unreachable {
+                last: Failure::Tls { .. } | Failure::Connect { .. } | Failure::TimedOut { .. },
+                ..
+            } => CONNECTION,
+            SourceError::Unreachable { .. } => "check the address and the network; then run the same command again",
+            SourceError::BadAnswer { last: Failure::NotHttp { .. }, .. } => {
+                "check --base-url: if the port uses https, write https://"
+            }
+            SourceError::BadAnswer { .. } => {
+                "check that --base-url is the service itself, and not a web page or a proxy"
+            }
+            SourceError::Settings(SettingsError::Client { .. }) => CERTIFICATE,
+            SourceError::Settings(SettingsError::UnusableProxy { .. }) => {
+                "write http://HOST:PORT (or https://, socks5://, socks5h://, socks4://, socks4a://; special characters of a user or password as %XX), \
+                 or unset the variable for requests without a proxy"
+            }
+            _ => return None,
+        })
+    }
+}
+
+const CERTIFICATE: &str = "if your own authority or a company's proxy signed it, name a PEM file with the certificates of all \
+    trusted authorities in the environment variable SSL_CERT_FILE";
+const CONNECTION: &str = "check the address (https:// or http://, host, port) and the network; if this machine reaches the internet \
+    through a proxy, name it in the environment variable HTTPS_PROXY; then run the same command again";
 
 impl From<Stop> for SourceError {
     fn from(stop: Stop) -> Self {
@@ -219,6 +276,25 @@ pub enum Stop {
     /// `is_retry_after`: the wait comes from `Retry-After`; otherwise from backoff or pacing.
     #[error("no request before {}{}", format_ms(*until_ms), if *is_retry_after { ", as the service asked" } else { "" })]
     Patience { until_ms: i64, is_retry_after: bool },
+}
+
+impl Fault for Stop {
+    fn reason(&self) -> RunReason {
+        match self {
+            Stop::Cancelled => RunReason::Interrupted,
+            Stop::Patience { .. } => RunReason::RateLimited,
+            Stop::Deadline { .. } | Stop::Budget { .. } => RunReason::StoppedEarly,
+        }
+    }
+
+    fn hint(&self) -> Option<&str> {
+        match self {
+            Stop::Patience { is_retry_after: true, .. } => Some(
+                "run the same command again after that time; --ignore-rate-limit sends requests earlier, against the service's limit",
+            ),
+            _ => None,
+        }
+    }
 }
 
 /// Why a walk assumes that a list has no end.

@@ -9,6 +9,11 @@ use rusqlite::{ErrorCode, ffi::SQLITE_IOERR_SHMSIZE};
 
 use rustix::io::Errno;
 
+use crate::{
+    files::{FileAccess, folder_of, refusal_hint},
+    model::{FREE_SPACE, Fault, NEEDS_LOCKS, RunReason, USE_NEWER},
+};
+
 use super::{
     lease_holder::LeaseHolder,
     lock::{LockError, try_lock},
@@ -132,6 +137,53 @@ impl StateError {
         }
     }
 }
+
+impl Fault for StateError {
+    fn reason(&self) -> RunReason {
+        match self {
+            StateError::Leased { .. } => RunReason::LeaseHeld,
+            StateError::Full { .. } => RunReason::DiskFull,
+            StateError::OtherService { .. } | StateError::Newer { .. } => RunReason::Configuration,
+            _ => RunReason::StateFailed,
+        }
+    }
+
+    fn hint(&self) -> Option<&str> {
+        Some(match self {
+            StateError::Leased { .. } => {
+                "wait for it to end, or stop it: two runs at a time would request the same windows twice"
+            }
+            StateError::OtherService { .. } => {
+                "name another --state: one state file belongs to one environment of one service. If the service has moved: studysync rebind --from ITS_OLD_ADDRESS"
+            }
+            StateError::Newer { .. } => USE_NEWER,
+            StateError::Full { .. } => FREE_SPACE,
+            StateError::Damaged { .. } => {
+                "run sync: it renames the file and rebuilds the checkpoints from the ledgers of the warehouses"
+            }
+            StateError::RenameDamaged { .. } => "move it away and run the same command again",
+            StateError::Inaccessible { path, source } => refusal_hint(path, source, FileAccess::Read)?,
+            StateError::LockRefused { .. } => NEEDS_LOCKS,
+            StateError::Folder { path, source } | StateError::Lock { path, source } => {
+                refusal_hint(path, source, FileAccess::Write).unwrap_or(WRITABLE)
+            }
+            StateError::ReadOnly { path, .. } => {
+                // SQLite does not say whether the file or its folder is not writable.
+                let refused = [path.as_path(), folder_of(path)].into_iter().find_map(|path| {
+                    let error = rustix::fs::access(path, rustix::fs::Access::WRITE_OK).err()?;
+                    refusal_hint(path, &error.into(), FileAccess::Write)
+                });
+                refused.unwrap_or(WRITABLE)
+            }
+            StateError::Sqlite { .. } => {
+                "check the disk (space, quota, errors) and run the same command again: nothing committed is lost"
+            }
+            _ => return None,
+        })
+    }
+}
+
+const WRITABLE: &str = "make the folder writable for this user, or name another path";
 
 /// Fails if this process cannot open another file. SQLite does not say so.
 fn has_file_handle() -> Result<(), Errno> {

@@ -21,6 +21,7 @@ pub use self::{
     csv::read_csv,
     row::{check_columns, read_ndjson, read_table_row},
 };
+use crate::model::{Fault, RunReason};
 
 /// Maximum number of attributes of a user that the service accepts.
 pub const ATTRIBUTES_MAX: usize = 100;
@@ -122,6 +123,26 @@ pub enum InputError {
     #[error("{0}")]
     Columns(String),
 }
+
+impl Fault for InputError {
+    fn reason(&self) -> RunReason {
+        match self {
+            InputError::Columns(_) => RunReason::Configuration,
+            InputError::Read(_) => RunReason::RunFailed,
+        }
+    }
+
+    fn hint(&self) -> Option<&str> {
+        Some(match self {
+            InputError::Columns(_) => "see `studysync users push --help` for the columns; no row was sent",
+            InputError::Read(_) => CORRECT_INPUT,
+        })
+    }
+}
+
+/// The hint for an input of users that cannot be read to its end.
+pub const CORRECT_INPUT: &str =
+    "correct the input and run the same command again: rows that the service has answered are not sent again";
 
 /// A callback that receives the rows in order. It returns false to stop the reading.
 pub type RowSink<'a> = dyn FnMut(Row) -> bool + 'a;

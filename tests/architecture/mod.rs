@@ -24,7 +24,7 @@ use code::{Token, begins_path, has, modules_named, test_modules, tokens, without
 const ARROWS: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("clock", &[]),
-    ("files", &[]),
+    ("files", &["model"]),
     ("json", &["model"]),
     ("page", &["json"]),
     ("process_group", &[]),

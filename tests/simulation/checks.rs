@@ -7,7 +7,7 @@ use std::{
 
 use ring::digest::{SHA256, digest};
 use studysync::{
-    model::TimeParts,
+    model::{Fault, TimeParts},
     pipeline::{Outcome, PipelineError, RunReport, chain},
 };
 use studysync_sandbox::{LogEntry, Media};

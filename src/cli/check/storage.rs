@@ -2,7 +2,6 @@
 //! have space, and DuckDB's extension can be loaded.
 
 use std::{
-    borrow::Cow,
     collections::BTreeMap,
     fs::OpenOptions,
     os::unix::fs::MetadataExt as _,
@@ -14,9 +13,9 @@ use serde::Serialize;
 
 use crate::{
     config::Settings,
-    files,
-    model::WarehouseKind,
-    pipeline::{self, FileAccess, PipelineError, Session, System, refusal_hint},
+    files::{self, FileAccess, refusal_hint},
+    model::{Fault, WarehouseKind},
+    pipeline::{self, PipelineError, Session, System},
 };
 
 use super::super::CommandError;
@@ -199,7 +198,7 @@ impl Finding {
     /// Returns the finding for an error, with the exit code and the hint of the error.
     pub fn error(what: &'static str, error: impl Into<CommandError>) -> Self {
         let error: CommandError = error.into();
-        let what_to_do = error.hint().map(Cow::into_owned);
+        let what_to_do = error.hint().map(str::to_owned);
         Self { what, is_well: false, exit_code: error.exit_code(), found: error.chain(), what_to_do }
     }
 

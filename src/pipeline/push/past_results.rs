@@ -57,7 +57,7 @@ pub trait ErasedPeople {
 pub(super) fn remember_path(settings: &Settings, results: &Path) -> Result<(), PipelineError> {
     let folder = settings.erasures_folder();
     let paths_file = folder.join(PATHS_FILE);
-    let failed = |source| PipelineError::Results { path: paths_file.clone(), source };
+    let failed = PipelineError::results(&paths_file);
     let path = std::path::absolute(results).map_err(failed)?;
     // A device or a pipe keeps no rows.
     let is_device = fs::metadata(&path).is_ok_and(|found| !found.is_file());
@@ -85,20 +85,16 @@ fn stored_paths(folder: &Path) -> io::Result<Vec<PathBuf>> {
 /// file. Sorted, without duplicates.
 fn results_files(settings: &Settings) -> Result<Vec<PathBuf>, PipelineError> {
     let folder = settings.erasures_folder();
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |source| PipelineError::Results { path, source }
-    };
     let mut files = Vec::new();
-    for stored in stored_paths(&folder).map_err(failed(&folder))? {
-        let results = files::real_path(&stored).map_err(failed(&stored))?;
+    for stored in stored_paths(&folder).map_err(PipelineError::results(&folder))? {
+        let results = files::real_path(&stored).map_err(PipelineError::results(&stored))?;
         let (Some(folder), Some(name)) = (results.parent(), results.file_name()) else { continue };
         let entries = match fs::read_dir(folder) {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => continue,
-            entries => entries.map_err(failed(folder))?,
+            entries => entries.map_err(PipelineError::results(folder))?,
         };
         for entry in entries {
-            let path = entry.map_err(failed(folder))?.path();
+            let path = entry.map_err(PipelineError::results(folder))?.path();
             let is_results = path.file_name().is_some_and(|found| is_results_name(name, found));
             if is_results && fs::metadata(&path).is_ok_and(|found| found.is_file()) {
                 files.push(path);
@@ -122,7 +118,7 @@ fn is_results_name(results: &OsStr, found: &OsStr) -> bool {
 pub fn search_results(settings: &Settings, erased: &dyn ErasedPeople) -> Result<ResultsFound, PipelineError> {
     let mut found = ResultsFound::default();
     for path in results_files(settings)? {
-        let failed = |source| PipelineError::Results { path: path.clone(), source };
+        let failed = PipelineError::results(&path);
         found.files += 1;
         found.bytes += fs::metadata(&path).map_err(failed)?.len();
         clean_into(&path, erased, &mut found, None).map_err(failed)?;
@@ -135,7 +131,7 @@ pub fn search_results(settings: &Settings, erased: &dyn ErasedPeople) -> Result<
 pub fn clean_results(settings: &Settings, erased: &dyn ErasedPeople) -> Result<ResultsFound, PipelineError> {
     let mut all = ResultsFound::default();
     for path in results_files(settings)? {
-        let failed = |source| PipelineError::Results { path: path.clone(), source };
+        let failed = PipelineError::results(&path);
         let mut found = ResultsFound { files: 1, ..ResultsFound::default() };
         clean_into(&path, erased, &mut found, None).map_err(failed)?;
         if found.rows + found.mentions > 0 {

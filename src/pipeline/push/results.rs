@@ -159,7 +159,7 @@ pub(super) enum Ending {
 impl ResultsFile {
     /// Creates the temporary file, and writes the header. Keeps the temporary file of a killed push under a free name.
     pub fn begin(path: &Path) -> Result<ResultsFile, PipelineError> {
-        let failed = |source| PipelineError::Results { path: path.to_owned(), source };
+        let failed = PipelineError::results(path);
         let real = files::real_path(path).map_err(failed)?;
         // The temporary file exists if an earlier push was killed.
         rename_to_free_name(&files::with_suffix(&real, TEMPORARY), &real).map_err(failed)?;
@@ -189,7 +189,7 @@ impl ResultsFile {
     /// Writes a line. Does nothing if the file is finished.
     fn record(&mut self, cells: [&str; HEADER.len()]) -> Result<(), PipelineError> {
         let Some(out) = &mut self.out else { return Ok(()) };
-        out.write_record(cells).map_err(|error| self.failed(error.into()))
+        out.write_record(cells).map_err(|error| PipelineError::results(&self.path)(error.into()))
     }
 
     /// Renames the file to its path. Returns false if the file was already finished. A push that ended early also
@@ -208,11 +208,7 @@ impl ResultsFile {
             }
             out.finish().map(|()| true)
         };
-        finish().map_err(|source| self.failed(source))
-    }
-
-    fn failed(&self, source: io::Error) -> PipelineError {
-        PipelineError::Results { path: self.path.clone(), source }
+        finish().map_err(PipelineError::results(&self.path))
     }
 }
 
