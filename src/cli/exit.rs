@@ -3,14 +3,12 @@
 use std::io;
 
 use crate::{
-    config::ConfigError,
     erase::EraseError,
     files::{FileAccess, FileError, refusal_hint},
     load::LoadError,
     model::{Fault, RunReason},
     pipeline::{PipelineError, chain},
     serve::ServeError,
-    state::StateError,
 };
 
 /// The exit codes in the help of the program.
@@ -21,9 +19,7 @@ pub(super) const ALL_CODES: &str = "Exit codes: 0 done; 1 failed; 2 usage or con
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CommandError {
     #[error(transparent)]
-    Config(#[from] ConfigError),
-    #[error(transparent)]
-    Pipeline(#[from] PipelineError),
+    Pipeline(PipelineError),
     /// An erasure failed after it may have removed rows.
     #[error("the erasure did not finish: run the same command again")]
     Erase(#[source] EraseError),
@@ -39,8 +35,6 @@ pub(super) enum CommandError {
     Serve(#[from] ServeError),
     #[error("cannot execute the statement")]
     Query(#[source] LoadError),
-    #[error(transparent)]
-    State(#[from] StateError),
     #[error("{what}")]
     Failed {
         what: String,
@@ -56,6 +50,12 @@ pub(super) enum CommandError {
     /// The reader of stdout has closed the pipe.
     #[error("the reader of the output has closed the pipe")]
     PipeClosed,
+}
+
+impl<E: Into<PipelineError>> From<E> for CommandError {
+    fn from(error: E) -> Self {
+        CommandError::Pipeline(error.into())
+    }
 }
 
 impl CommandError {
@@ -105,11 +105,9 @@ impl CommandError {
     /// Returns the wrapped error that knows the reason; `None` for an error of this command alone.
     fn cause(&self) -> Option<&dyn Fault> {
         Some(match self {
-            CommandError::Config(error) => error,
             CommandError::Pipeline(error) => error,
             CommandError::Erase(error) | CommandError::NotErased(error) | CommandError::NotEnded(error) => error,
             CommandError::Load(error) | CommandError::Query(error) => error,
-            CommandError::State(error) => error,
             CommandError::Serve(error) => error,
             _ => return None,
         })
@@ -149,6 +147,7 @@ impl Fault for CommandError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::StateError;
 
     #[test]
     fn each_cause_of_a_locked_file_has_its_own_hint() {
@@ -166,7 +165,7 @@ mod tests {
             assert!(error.hint().unwrap_or_default().contains("supports file locks"));
         }
         let state = StateError::LockRefused { path: "s".into(), source: io::Error::other("No locks available") };
-        let state = CommandError::State(state);
+        let state = CommandError::from(state);
         assert!(state.exit_code() == 1 && state.hint().unwrap_or_default().contains("supports file locks"));
     }
 }

@@ -69,7 +69,7 @@ pub(super) fn run(args: &ReportArgs, context: Context) -> Result<u8, CommandErro
     };
     let page = report::make(&mut reader, state.as_ref(), &report_settings).map_err(|error| match error {
         ReportError::Load(source) => CommandError::Load(source),
-        ReportError::State(source) => CommandError::State(source),
+        ReportError::State(source) => source.into(),
         error @ ReportError::Draw(_) => CommandError::Refused(error.to_string()),
     })?;
     drop(reader);
@@ -85,7 +85,7 @@ fn checkpoints(settings: &Settings) -> Result<Option<State>, CommandError> {
             tracing::warn!(path = %settings.state_path.display(), "reading the ledger instead of damaged checkpoints");
             Ok(None)
         }
-        Err(error) => Err(CommandError::State(error)),
+        Err(error) => Err(error.into()),
     }
 }
 

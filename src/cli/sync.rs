@@ -155,7 +155,7 @@ async fn run_request(
         () = after_run(&settings, &ended, rules) => {}
         _ = next_signal() => {}
     }
-    let (report, outcome) = outcome.map_err(PipelineError::from)?;
+    let (report, outcome) = outcome?;
     outcome?;
     // After the outcome: the error of the run matters more than an output that cannot be written.
     reported?;

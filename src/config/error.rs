@@ -1,29 +1,22 @@
 //! Errors of the configuration. Each error names the setting or file.
 
-use std::{io, path::PathBuf};
+use std::path::PathBuf;
 
 use super::environment::shown_variable;
-use crate::model::{Fault, RunReason, WarehouseKind};
+use crate::{
+    files::FileError,
+    model::{Fault, RunReason, WarehouseKind},
+};
 
 /// An error of the configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    #[error("cannot read {}", path.display())]
-    Read {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
+    /// A file or link cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// The text is not valid TOML, or has an unknown key or a wrong type; the message names the line.
     #[error("{}: {message}", path.display())]
     Parse { path: PathBuf, message: String },
-    /// The symbolic links of a path cannot be resolved.
-    #[error("cannot resolve the links of {}", path.display())]
-    Link {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
     /// A setting, flag or variable has an invalid value.
     #[error("{setting}: {problem}")]
     Invalid { setting: String, problem: String },
@@ -44,12 +37,6 @@ pub enum ConfigError {
     NoWebhookSecret { variable: String },
     #[error("no token of the status page: set the environment variable {}", shown_variable(variable))]
     NoStatusToken { variable: String },
-    #[error("cannot read the key file {}", path.display())]
-    KeyFile {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
     /// The key file does not exist. The path is not shown, because the user may have written the key in place of the
     /// path.
     #[error("the key file does not exist: api_key_file takes the path of a file, not the key itself")]

@@ -9,7 +9,7 @@ use super::{
     setting_variables::SettingVariables,
     tables::ConfigFile,
 };
-use crate::text;
+use crate::{files::FileError, text};
 
 impl ConfigFile {
     /// Reads and parses a file.
@@ -18,7 +18,7 @@ impl ConfigFile {
     /// The file cannot be read, or [`ConfigFile::parse`] fails.
     pub fn read(path: &Path) -> Result<ConfigFile, ConfigError> {
         let read = File::open(path).and_then(text::read);
-        let text = read.map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        let text = read.map_err(FileError::of("read", path))?;
         Self::parse(&text, path)
     }
 

@@ -13,7 +13,7 @@ use super::{
     environment::variable,
     error::{ConfigError, invalid},
 };
-use crate::files;
+use crate::files::{self, FileError};
 
 pub(super) const STATE_PATH: &str = "studysync-state/checkpoints.sqlite";
 pub(super) const ARCHIVE_FOLDER: &str = "archive";
@@ -91,7 +91,7 @@ fn expand_tilde_with(path: PathBuf, home: impl FnOnce() -> Option<PathBuf>) -> R
 /// # Errors
 /// A link that cannot be read, or whose target folder is missing.
 pub(super) fn resolve_links(path: PathBuf) -> Result<PathBuf, ConfigError> {
-    let failed = |source| ConfigError::Link { path: path.clone(), source };
+    let failed = FileError::of("resolve the links of", &path);
     let target = files::real_path(&path).map_err(failed)?;
     let folder = files::folder_of(&target);
     // If the folder of the link's target is missing, the disk may not be mounted. A new warehouse there would look as

@@ -15,6 +15,7 @@ use super::{
     error::{ConfigError, invalid},
 };
 use crate::{
+    files::FileError,
     process_group::ProcessGroup,
     redact::{ApiKey, bare_secret},
     text,
@@ -234,7 +235,7 @@ fn key_file_error(path: &Path, source: io::Error) -> ConfigError {
     let may_be_a_key = source.kind() == io::ErrorKind::NotFound && name.len() >= KEY_BYTES_MIN && !name.contains('.');
     match may_be_a_key {
         true => ConfigError::NoKeyFile,
-        false => ConfigError::KeyFile { path: path.to_owned(), source },
+        false => FileError::of("read the key file", path)(source).into(),
     }
 }
 

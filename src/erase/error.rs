@@ -3,30 +3,23 @@
 use std::{io, path::PathBuf};
 
 use crate::{
-    archive::ArchiveError,
     files::FileError,
     load::LoadError,
     model::{Fault, RunReason},
-    person::SuppressionError,
     pipeline::PipelineError,
-    source::SourceError,
-    state::StateError,
 };
 
 /// An error of an erasure.
 #[derive(Debug, thiserror::Error)]
 pub enum EraseError {
     #[error(transparent)]
-    Pipeline(#[from] PipelineError),
+    Pipeline(PipelineError),
     /// The request cannot be carried out: a person or path that it names cannot be used.
     #[error("{0}")]
     Names(String),
     /// Nobody with these ids is suppressed, so no suppression can end.
     #[error("nobody is suppressed with {}", quoted(.0))]
     NotSuppressed(Vec<String>),
-    /// A file of the erasure cannot be read or written.
-    #[error(transparent)]
-    File(#[from] FileError),
     /// The journal of an interrupted erasure cannot be read.
     #[error("{} cannot be read: {why}", path.display())]
     Journal { path: PathBuf, why: String },
@@ -35,8 +28,8 @@ pub enum EraseError {
 impl EraseError {
     /// Returns a function for `map_err` that adds the action and the path to an I/O error.
     pub(super) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> EraseError {
-        let failed = FileError::of(action, path);
-        move |source| EraseError::File(failed(source))
+        let path = path.into();
+        move |source| FileError { action, path, source }.into()
     }
 
     /// Returns a function for `map_err` that adds the name of the warehouse to an error.
@@ -50,7 +43,7 @@ impl Fault for EraseError {
         match self {
             EraseError::Pipeline(error) => error.reason(),
             EraseError::Names(_) | EraseError::NotSuppressed(_) => RunReason::Configuration,
-            EraseError::File(_) | EraseError::Journal { .. } => RunReason::RunFailed,
+            EraseError::Journal { .. } => RunReason::RunFailed,
         }
     }
 
@@ -61,7 +54,6 @@ impl Fault for EraseError {
                 "name any identifier of the person, as in the erasure, or the id of an erasure: `studysync status --json` lists \
                  them (erasures_waiting). An erasure that is not listed suppresses nobody",
             ),
-            EraseError::File(error) => error.hint(),
             EraseError::Names(_) | EraseError::Journal { .. } => None,
         }
     }
@@ -78,26 +70,8 @@ fn quoted(ids: &[String]) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-impl From<ArchiveError> for EraseError {
-    fn from(error: ArchiveError) -> Self {
-        PipelineError::Archive(error).into()
-    }
-}
-
-impl From<StateError> for EraseError {
-    fn from(error: StateError) -> Self {
-        PipelineError::State(error).into()
-    }
-}
-
-impl From<SuppressionError> for EraseError {
-    fn from(error: SuppressionError) -> Self {
-        PipelineError::Person(error).into()
-    }
-}
-
-impl From<SourceError> for EraseError {
-    fn from(error: SourceError) -> Self {
-        PipelineError::Source(error).into()
+impl<E: Into<PipelineError>> From<E> for EraseError {
+    fn from(error: E) -> Self {
+        EraseError::Pipeline(error.into())
     }
 }

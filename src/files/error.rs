@@ -21,9 +21,8 @@ pub struct FileError {
 
 impl FileError {
     /// Returns a function for `map_err` that adds the action and the path to an I/O error.
-    pub fn of<E: Into<io::Error>>(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(E) -> FileError {
-        let path = path.into();
-        move |source| FileError { action, path, source: source.into() }
+    pub fn of<E: Into<io::Error>>(action: &'static str, path: &Path) -> impl Fn(E) -> FileError + Copy {
+        move |source| FileError { action, path: path.to_owned(), source: source.into() }
     }
 }
 

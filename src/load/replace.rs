@@ -65,7 +65,7 @@ pub(super) fn replace_file(path: &Path) -> Result<(), FileError> {
         if log.exists() {
             // DuckDB would replay this log into the other file.
             let source = io::Error::other("its log has commits that the file lacks");
-            return Err(FileError::of("replace", file)(source));
+            return Err(FileError::of("replace", &file)(source));
         }
     }
     files::replace(&build_path(path), &real(path)).map_err(FileError::of("replace", path))

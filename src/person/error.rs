@@ -1,9 +1,6 @@
 //! Errors of the suppression list and its key.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-};
+use std::path::PathBuf;
 
 use crate::{
     files::FileError,
@@ -28,13 +25,6 @@ pub enum SuppressionError {
     /// A newer version of this program wrote the file.
     #[error("{} was written by a newer version of studysync", path.display())]
     Newer { path: PathBuf },
-}
-
-impl SuppressionError {
-    /// Returns a function that adds the action and the path to an I/O error.
-    pub(super) fn io(action: &'static str, path: &Path) -> impl Fn(io::Error) -> SuppressionError {
-        move |source| SuppressionError::File(FileError { action, path: path.to_owned(), source })
-    }
 }
 
 impl Fault for SuppressionError {

@@ -13,7 +13,10 @@ use ring::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use super::SuppressionError;
-use crate::{files, model::Identifier};
+use crate::{
+    files::{self, FileError},
+    model::Identifier,
+};
 
 const KEY_BYTES: usize = 32;
 /// Length of a stored hash. With 128 bits, two identifiers never share a hash by chance.
@@ -88,7 +91,7 @@ impl IdentifierKey {
     pub fn read(path: &Path) -> Result<Option<IdentifierKey>, SuppressionError> {
         match fs::read_to_string(path) {
             Err(source) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(SuppressionError::io("read", path)(source)),
+            Err(source) => Err(FileError::of("read", path)(source).into()),
             Ok(text) => match from_hex(text.trim()) {
                 Some(secret) => Ok(Some(IdentifierKey::new(secret))),
                 None => Err(SuppressionError::Damaged { path: path.to_owned(), why: "it is not a key".to_owned() }),
@@ -98,17 +101,17 @@ impl IdentifierKey {
 
     /// Creates a random key and writes it durably to a file that only this user can read. Fails if the file exists.
     pub fn create(path: &Path) -> Result<IdentifierKey, SuppressionError> {
-        let failed = SuppressionError::io("write", path);
+        let failed = FileError::of("write", path);
         let mut secret = [0; KEY_BYTES];
         let no_random = |_| failed(std::io::Error::other("the system has no random bytes"));
         SystemRandom::new().fill(&mut secret).map_err(no_random)?;
         let text: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
-        if path.try_exists().map_err(&failed)? {
-            return Err(failed(std::io::ErrorKind::AlreadyExists.into()));
+        if path.try_exists().map_err(failed)? {
+            return Err(failed(std::io::ErrorKind::AlreadyExists.into()).into());
         }
         // The key is written atomically: a kill must not leave an incomplete key, which would be useless and never
         // replaced.
-        files::write_private(path, text.as_bytes()).map_err(&failed)?;
+        files::write_private(path, text.as_bytes()).map_err(failed)?;
         Ok(IdentifierKey::new(secret))
     }
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{IdentifierKey, KeyedHash, SealedBytes, SuppressionError};
 use crate::{
-    files,
+    files::{self, FileError},
     model::{DAY_MS, IntervalSet, Stream, Window},
 };
 
@@ -125,7 +125,7 @@ impl SuppressionList {
         let (list, key) = (folder.join(LIST_FILE), folder.join(KEY_FILE));
         let entries = match fs::read(&list) {
             Err(source) if source.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            Err(source) => return Err(SuppressionError::io("read", &list)(source)),
+            Err(source) => return Err(FileError::of("read", &list)(source).into()),
             Ok(bytes) => {
                 let version = serde_json::from_slice::<serde_json::Value>(&bytes).ok();
                 let version = version.and_then(|value| value.get("format_version")?.as_u64());
@@ -154,7 +154,7 @@ impl SuppressionList {
         if let Some(key) = &self.key {
             return Ok(key.clone());
         }
-        files::create_folders(&self.folder).map_err(SuppressionError::io("create", &self.folder))?;
+        files::create_folders(&self.folder).map_err(FileError::of("create", &self.folder))?;
         let key = IdentifierKey::create(&self.folder.join(KEY_FILE))?;
         Ok(self.key.insert(key).clone())
     }
@@ -174,9 +174,8 @@ impl SuppressionList {
     /// Writes the list durably.
     pub fn write(&self) -> Result<(), SuppressionError> {
         let path = self.folder.join(LIST_FILE);
-        let failed = SuppressionError::io("write", &path);
         let file = ListFile { format_version: FORMAT_VERSION, erasures: self.entries.clone() };
-        let bytes = serde_json::to_vec_pretty(&file).map_err(|error| failed(error.into()))?;
-        files::write_private(&path, &bytes).map_err(failed)
+        let bytes = serde_json::to_vec_pretty(&file).map_err(FileError::of("write", &path))?;
+        Ok(files::write_private(&path, &bytes).map_err(FileError::of("write", &path))?)
     }
 }

@@ -22,7 +22,7 @@ use super::{PipelineError, System, error::chain, memory::Memory};
 pub fn source_settings(settings: &Settings) -> Result<SourceSettings, PipelineError> {
     let base_url = settings.base_url()?;
     let key = settings.api_key()?;
-    let mut source = SourceSettings::new(base_url, key).map_err(PipelineError::Source)?;
+    let mut source = SourceSettings::new(base_url, key)?;
     (source.auth, source.user_auth) = match settings.service.auth {
         AuthChoice::Documented => (AuthForm::Bearer, AuthForm::ApiKey),
         AuthChoice::Bearer => (AuthForm::Bearer, AuthForm::Bearer),
@@ -85,7 +85,7 @@ pub fn archive(settings: &Settings, identity: &Identity) -> Result<Archive, Pipe
 
 /// Reads the list of suppressed people: erased people whose records are removed from every page.
 pub(super) fn suppression(settings: &Settings) -> Result<Suppression, PipelineError> {
-    let list = SuppressionList::read(&settings.erasures_folder()).map_err(PipelineError::Person)?;
+    let list = SuppressionList::read(&settings.erasures_folder())?;
     Ok(Suppression::new(list))
 }
 

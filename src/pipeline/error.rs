@@ -42,7 +42,7 @@ pub enum PipelineError {
     State(#[from] StateError),
     /// The suppression list cannot be read. Without it a run would store erased people again.
     #[error("it is not known who is kept out")]
-    Person(#[source] SuppressionError),
+    Person(#[from] SuppressionError),
     /// A page that `source` accepted cannot be flattened, which is a fault of the program.
     #[error(transparent)]
     Flatten(#[from] FlattenError),

@@ -173,7 +173,7 @@ mod tests {
         let secret = ChangingSecret::open(&source, move || {
             let read = std::fs::read_to_string(&file);
             read.map(|text| ApiKey::new(text, "a test"))
-                .map_err(|source| ConfigError::KeyFile { path: file.clone(), source })
+                .map_err(|error| crate::files::FileError::of("read the key file", &file)(error).into())
         });
         let secret = secret.unwrap();
         let is_valid = |token: &str| secret.any(|known| known.expose() == token);

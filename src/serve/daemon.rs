@@ -61,18 +61,17 @@ impl Daemon {
     pub fn new(settings: Settings, system: System, state: Arc<ServeState>) -> Result<Daemon, ServeError> {
         let serve = &settings.serve;
         let schedule = Schedule::configured(serve)?;
-        let identity = identity(&settings).map_err(ServeError::Pipeline)?;
-        let inbox = Inbox::open(&settings.state_path, &identity.base_url, &identity.environment);
-        let mut inbox = inbox.map_err(ServeError::State)?;
-        inbox.set_destinations(&settings.warehouse.names()).map_err(ServeError::State)?;
+        let identity = identity(&settings)?;
+        let mut inbox = Inbox::open(&settings.state_path, &identity.base_url, &identity.environment)?;
+        inbox.set_destinations(&settings.warehouse.names())?;
         let environment_id = match &serve.environment_id {
-            None => inbox.environment_id().map_err(ServeError::State)?,
+            None => inbox.environment_id()?,
             id => id.clone(),
         };
         state.set_environment_id(environment_id);
         let now_ms = system.clock.now_ms();
         let expression = schedule.as_ref().map_or("off", Schedule::text).to_owned();
-        let entry = inbox.schedule().map_err(ServeError::State)?.unwrap_or_default();
+        let entry = inbox.schedule()?.unwrap_or_default();
         // A changed schedule begins with its next tick.
         let is_same = entry.expression == expression;
         let done_tick_ms = entry.done_tick_ms.filter(|_| is_same).or(Some(now_ms));
@@ -138,7 +137,7 @@ impl Daemon {
 
     /// Plans jobs for the deliveries that earlier processes stored and that are not in the warehouses yet.
     fn read_earlier_deliveries(&mut self) -> Result<(), ServeError> {
-        let earlier = self.inbox.pending(EARLIER_MAX, EARLIER_BYTES_MAX).map_err(ServeError::State)?;
+        let earlier = self.inbox.pending(EARLIER_MAX, EARLIER_BYTES_MAX)?;
         let now_ms = self.system.clock.now_ms();
         for delivery in &earlier {
             if let Some(stream) = summarize_body(&delivery.body).kind.changed_stream() {

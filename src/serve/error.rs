@@ -13,11 +13,11 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     #[error(transparent)]
-    Config(ConfigError),
+    Config(#[from] ConfigError),
     #[error(transparent)]
-    Pipeline(PipelineError),
+    Pipeline(#[from] PipelineError),
     #[error(transparent)]
-    State(StateError),
+    State(#[from] StateError),
     #[error(
         "[serve] schedule: '{expression}' cannot be read as minute, hour, day of month, month and day of week: {why}"
     )]

@@ -43,14 +43,14 @@ impl Server {
     /// # Errors
     /// The configuration is invalid, the address is taken, or another `serve` uses the same state file.
     pub async fn bind(settings: Settings, system: System, stop: &CancellationToken) -> Result<Server, ServeError> {
-        identity(&settings).map_err(ServeError::Pipeline)?;
-        settings.require_warehouse().map_err(ServeError::Config)?;
+        identity(&settings)?;
+        settings.require_warehouse()?;
         check_api_key(&settings, stop).await?;
-        proxies().map_err(ServeError::Pipeline)?;
+        proxies()?;
         let listen = settings.serve.listen;
         let installation = installation(&settings);
         let opened = until_stopped(stop, move || Opened::open(settings, system)).await;
-        let Opened { receiver, monitor, daemon, access, lock } = opened.map_err(ServeError::Pipeline)??;
+        let Opened { receiver, monitor, daemon, access, lock } = opened??;
         let unusable = |source| ServeError::Listen { listen, source };
         let listener = TcpListener::bind(listen).await.map_err(unusable)?;
         let port = listener.local_addr().map_err(unusable)?.port();
@@ -105,17 +105,16 @@ struct Opened {
 impl Opened {
     /// Reads the tokens and opens the inbox. Blocks the thread.
     fn open(settings: Settings, system: System) -> Result<Opened, ServeError> {
-        let identity = identity(&settings).map_err(ServeError::Pipeline)?;
+        let identity = identity(&settings)?;
         let serve = settings.serve.clone();
         let open_token = || ChangingSecret::open(&settings.serve.token_source, move || serve.token());
-        let token = settings.serve.webhook.is_some().then(open_token).transpose().map_err(ServeError::Config)?;
+        let token = settings.serve.webhook.is_some().then(open_token).transpose()?;
         let access = status_page_access(&settings.serve)?;
         let state_path = &settings.state_path;
-        let inbox = Inbox::open(state_path, &identity.base_url, &identity.environment);
-        let mut inbox = inbox.map_err(ServeError::State)?;
-        let lock = Inbox::lock(state_path).map_err(ServeError::State)?;
+        let mut inbox = Inbox::open(state_path, &identity.base_url, &identity.environment)?;
+        let lock = Inbox::lock(state_path)?;
         let lock = lock.ok_or_else(|| ServeError::AlreadyRunning { inbox: inbox.path().to_owned() })?;
-        inbox.set_destinations(&settings.warehouse.names()).map_err(ServeError::State)?;
+        inbox.set_destinations(&settings.warehouse.names())?;
         let state = Arc::new(ServeState::new(system.clock.now_ms()));
         let daemon = Daemon::new(settings.clone(), system.clone(), Arc::clone(&state))?;
         let queue = DeliveryQueue::start(Storage::Inbox(inbox), Arc::clone(&state)).map_err(ServeError::Thread)?;
@@ -137,7 +136,7 @@ fn installation(settings: &Settings) -> String {
 async fn check_api_key(settings: &Settings, stop: &CancellationToken) -> Result<(), ServeError> {
     let settings = settings.clone();
     match timeout(KEY_WAIT, until_stopped(stop, move || settings.api_key())).await {
-        Ok(read) => read.map_err(ServeError::Pipeline)?.map(drop).map_err(ServeError::Config),
+        Ok(read) => Ok(read?.map(drop)?),
         Err(_) => {
             tracing::warn!("the key of the service does not come; serve starts without it, and every run reads it");
             Ok(())
@@ -175,9 +174,9 @@ fn status_page_access(settings: &ServeSettings) -> Result<Option<Access>, ServeE
     let serve = settings.clone();
     let missing = || ConfigError::NoStatusToken { variable: String::new() };
     let read = move || serve.status_token()?.ok_or_else(missing);
-    let has_token = settings.status_token().map_err(ServeError::Config)?.is_some();
+    let has_token = settings.status_token()?.is_some();
     let token = has_token.then(|| ChangingSecret::open(&settings.status_token_source, read));
-    let token = token.transpose().map_err(ServeError::Config)?;
+    let token = token.transpose()?;
     let listen = settings.listen;
     if token.is_none() && !listen.ip().is_loopback() {
         return Err(ServeError::OpenStatusPage { listen });
@@ -197,7 +196,7 @@ pub async fn serve_receiver(
     let state = Arc::new(ServeState::new(clock.now_ms()));
     let queue = DeliveryQueue::start(storage, Arc::clone(&state)).map_err(ServeError::Thread)?;
     let source = SecretSource::Variable(String::new());
-    let token = ChangingSecret::open(&source, move || Ok(token.clone())).map_err(ServeError::Config)?;
+    let token = ChangingSecret::open(&source, move || Ok(token.clone()))?;
     let receiver = Receiver::new(Some("/webhook".to_owned()), Some(token), queue, Arc::clone(&state), clock);
     serve_connections(listener, router(Arc::new(receiver), None, Router::new()), state, stop).await;
     Ok(())

@@ -12,7 +12,7 @@ use crate::model::{Fault, RunReason, format_ms};
 pub enum SourceError {
     /// The run stops early and can be resumed later.
     #[error("stopped: {0}")]
-    Stopped(Stop),
+    Stopped(#[from] Stop),
 
     /// 401 or 403 from every list, or from the users although the lists accept the key: the key is wrong.
     #[error("the service refused the key from {origin} (status {status} at {url}){}", body_of(message))]
@@ -166,12 +166,6 @@ const CERTIFICATE: &str = "if your own authority or a company's proxy signed it,
     trusted authorities in the environment variable SSL_CERT_FILE";
 const CONNECTION: &str = "check the address (https:// or http://, host, port) and the network; if this machine reaches the internet \
     through a proxy, name it in the environment variable HTTPS_PROXY; then run the same command again";
-
-impl From<Stop> for SourceError {
-    fn from(stop: Stop) -> Self {
-        SourceError::Stopped(stop)
-    }
-}
 
 /// A 4xx answer about this request.
 #[derive(Debug)]

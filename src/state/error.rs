@@ -10,7 +10,7 @@ use rusqlite::{ErrorCode, ffi::SQLITE_IOERR_SHMSIZE};
 use rustix::io::Errno;
 
 use crate::{
-    files::{FileAccess, folder_of, refusal_hint},
+    files::{FileAccess, FileError, folder_of, refusal_hint},
     model::{FREE_SPACE, Fault, NEEDS_LOCKS, RunReason, USE_NEWER},
 };
 
@@ -68,20 +68,9 @@ pub enum StateError {
         #[source]
         source: io::Error,
     },
-    /// The folder of the file cannot be created.
-    #[error("cannot create the folder {}", path.display())]
-    Folder {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
-    /// The lock file next to the state file cannot be opened.
-    #[error("cannot lock {}", path.display())]
-    Lock {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
+    /// The folder of the file cannot be created, or the lock file next to the state file cannot be opened.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// The file was written by a newer version of this program.
     #[error("the state file {} was written by a newer version of studysync", path.display())]
     Newer { path: PathBuf },
@@ -164,9 +153,7 @@ impl Fault for StateError {
             StateError::RenameDamaged { .. } => "move it away and run the same command again",
             StateError::Inaccessible { path, source } => refusal_hint(path, source, FileAccess::Read)?,
             StateError::LockRefused { .. } => NEEDS_LOCKS,
-            StateError::Folder { path, source } | StateError::Lock { path, source } => {
-                refusal_hint(path, source, FileAccess::Write).unwrap_or(WRITABLE)
-            }
+            StateError::File(error) => error.hint().unwrap_or(WRITABLE),
             StateError::ReadOnly { path, .. } => {
                 // SQLite does not say whether the file or its folder is not writable.
                 let refused = [path.as_path(), folder_of(path)].into_iter().find_map(|path| {
@@ -193,7 +180,7 @@ fn has_file_handle() -> Result<(), Errno> {
 impl From<LockError> for StateError {
     fn from(error: LockError) -> Self {
         match error {
-            LockError::Open { path, source } => StateError::Lock { path, source },
+            LockError::Open(error) => error.into(),
             LockError::Unsupported { path, source } => StateError::LockRefused { path, source },
         }
     }

@@ -9,13 +9,13 @@ use std::{
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::files::with_suffix;
+use crate::files::{FileError, with_suffix};
 
 /// Why a lock cannot be taken, other than that another process has it.
 #[derive(Debug)]
 pub(super) enum LockError {
     /// The lock file cannot be opened.
-    Open { path: PathBuf, source: io::Error },
+    Open(FileError),
     /// The file system has no locks.
     Unsupported { path: PathBuf, source: io::Error },
 }
@@ -27,10 +27,8 @@ const TRIES_MAX: u32 = 1000;
 pub(super) fn try_lock(state: &Path) -> Result<Option<File>, LockError> {
     let path = lock_path(state);
     let mut options = OpenOptions::new();
-    let lock = match options.create(true).truncate(false).write(true).open(&path) {
-        Ok(lock) => lock,
-        Err(source) => return Err(LockError::Open { path, source }),
-    };
+    let lock = options.create(true).truncate(false).write(true).open(&path);
+    let lock = lock.map_err(|error| LockError::Open(FileError::of("lock", &path)(error)))?;
     for _ in 0..TRIES_MAX {
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(Some(lock)),

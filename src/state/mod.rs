@@ -36,7 +36,7 @@ pub use state_files::{RawFile, is_damaged_copy, open_raw, state_files};
 use std::path::Path;
 
 use crate::{
-    files,
+    files::{self, FileError},
     model::{DurableStep, Failpoints, Stream},
 };
 
@@ -166,7 +166,7 @@ impl State {
 
 fn create_folder_of(path: &Path) -> Result<(), StateError> {
     let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
-    files::create_folders(folder).map_err(|source| StateError::Folder { path: folder.to_owned(), source })
+    Ok(files::create_folders(folder).map_err(FileError::of("create the folder", folder))?)
 }
 
 /// Returns true if the file exists.

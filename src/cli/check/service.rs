@@ -98,9 +98,9 @@ pub(in super::super) fn store_rate_limits(source: &Source, settings: &Settings) 
 async fn probe(source: &Source, settings: &Settings, base_url: &str) -> Vec<Finding> {
     let probe = match source.probe().await {
         Err(error @ SourceError::KeyRefused { .. }) => {
-            return vec![Finding::ok("service", "it answers"), Finding::error("key", PipelineError::Source(error))];
+            return vec![Finding::ok("service", "it answers"), Finding::error("key", error)];
         }
-        Err(error) => return vec![Finding::error("service", PipelineError::Source(error))],
+        Err(error) => return vec![Finding::error("service", error)],
         Ok(probe) => probe,
     };
     let mut findings = vec![
@@ -111,7 +111,7 @@ async fn probe(source: &Source, settings: &Settings, base_url: &str) -> Vec<Find
     let lists = settings.streams.iter().map(|stream| stream.stream).filter(|list| *list != probe.list);
     for list in lists {
         match source.try_list(list).await {
-            Err(error) => findings.push(Finding::error(list.name(), PipelineError::Source(error))),
+            Err(error) => findings.push(Finding::error(list.name(), error)),
             Ok(()) if source.is_taken_as_empty(list) => findings.push(Finding::ok(
                 list.name(),
                 "every request is answered with 404, so the list counts as empty; if it should not be, ask whether the key may read it",

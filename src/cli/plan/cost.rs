@@ -6,7 +6,7 @@ use crate::{
     clock,
     config::Settings,
     model::{StoredReport, TimeParts},
-    pipeline::{self, LEARNED_RATE, PipelineError, Sample, ScopeBacklog, people_due, refresh_intervals},
+    pipeline::{self, LEARNED_RATE, Sample, ScopeBacklog, people_due, refresh_intervals},
     plan::{Estimate, minutes},
     source::LearnedRate,
     state::{State, StateError},
@@ -178,7 +178,7 @@ pub(super) fn probe(
     context: &Context,
     backlog_at: impl FnOnce(i64) -> Result<Vec<ScopeBacklog>, CommandError>,
 ) -> Result<ProbeResult, CommandError> {
-    let failed = |error| CommandError::Pipeline(PipelineError::Source(error));
+    let failed = |error| CommandError::from(error);
     on_runtime(async {
         end_on_signal();
         let source = short_lived_source(settings, Some(REQUESTS_MAX))?;

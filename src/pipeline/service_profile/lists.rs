@@ -246,7 +246,7 @@ async fn theme_times(
     let requester = MomentRequester { scope, flags: FlagSet::EMPTY, ..context.requester.clone() };
     let (mut filtered_by, mut rows) = (None, Vec::new());
     if let Some(body) = first_page {
-        let flat = flatten_page(Stream::Themes, &body, requester.rules).map_err(PipelineError::Flatten)?;
+        let flat = flatten_page(Stream::Themes, &body, requester.rules)?;
         let moments = moments_of(Stream::Themes, &flat);
         filtered_by = measure_theme_times(&requester, window, &moments).await?;
         rows = rows_of(Stream::Themes, &flat);
