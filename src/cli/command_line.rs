@@ -10,8 +10,8 @@ use clap::{
 use crate::model::WarehouseKind;
 
 use super::{
-    check, completions, demo, diff, erase, exit, forget, health, help, init, plan, printer::write_stderr, query,
-    rebind, replay, report, sandbox, schema, serve, status, sync, users, verify,
+    check, completions, demo, diff, erase, exit, forget, health, init, plan, printer::write_stderr, query, rebind,
+    replay, report, sandbox, schema, serve, status, sync, users, verify,
 };
 
 /// Keeps a warehouse in step with a study feedback service.
@@ -90,10 +90,9 @@ const IGNORED_FLAGS: &[(&str, &[&str])] = &[
     ("forget", &["base_url", "api_key_file", WAREHOUSES, "archive"]),
 ];
 
-/// Returns the command line, with examples in the help of each command.
+/// Returns the command line.
 pub(super) fn build() -> clap::Command {
-    let cli = help::with_examples(Cli::command());
-    IGNORED_FLAGS.iter().fold(cli, |cli, (name, flags)| {
+    IGNORED_FLAGS.iter().fold(Cli::command(), |cli, (name, flags)| {
         cli.mut_subcommand(name, |command| {
             let names = flags.iter().flat_map(|flag| match *flag {
                 WAREHOUSES => WarehouseKind::ALL.map(WarehouseKind::name).to_vec(),
@@ -143,6 +142,18 @@ fn is_known(flag: &str) -> bool {
 mod tests {
     use super::*;
 
+    /// Splits a command line as a shell does, up to a redirection.
+    fn words(line: &str) -> Vec<String> {
+        let mut words = Vec::new();
+        for (at, piece) in line.split('"').enumerate() {
+            match at % 2 {
+                0 => words.extend(piece.split_whitespace().map(str::to_owned)),
+                _ => words.push(piece.to_owned()),
+            }
+        }
+        words.into_iter().take_while(|word| !word.starts_with('>')).collect()
+    }
+
     #[test]
     fn help_lists_only_flags_that_a_command_reads() {
         let mut built = build();
@@ -182,6 +193,32 @@ mod tests {
         for command in Cli::command().get_subcommands_mut() {
             let help = command.render_long_help().to_string();
             assert!(help.to_lowercase().contains("exit codes"), "{} --help", command.get_name());
+        }
+    }
+
+    #[test]
+    fn every_command_has_two_examples_that_can_be_typed() {
+        let mut commands: Vec<(String, clap::Command)> = Vec::new();
+        for command in build().get_subcommands() {
+            let name = command.get_name().to_owned();
+            match command.has_subcommands() {
+                false => commands.push((name, command.clone())),
+                true => commands.extend(
+                    command.get_subcommands().map(|below| (format!("{name} {}", below.get_name()), below.clone())),
+                ),
+            }
+        }
+        assert!(commands.len() >= 22, "{}", commands.len());
+        for (name, command) in commands {
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let lines: Vec<&str> = text.strip_prefix("Examples:\n").unwrap_or_default().lines().collect();
+            assert!(lines.len() >= 2, "{name} has no examples: {text}");
+            for line in lines {
+                let line = line.strip_prefix("  ").unwrap();
+                assert!(line.starts_with(&format!("studysync {name}")) && line.len() <= 78, "{line}");
+                let read = build().try_get_matches_from(words(line));
+                assert!(read.is_ok(), "{line}: {}", read.unwrap_err());
+            }
         }
     }
 }

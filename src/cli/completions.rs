@@ -9,6 +9,9 @@ use super::{CommandError, Context};
 ///
 /// Exit codes: 0 printed; 1 cannot be printed; 2 unknown shell.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  studysync completions bash > /etc/bash_completion.d/studysync
+  studysync completions zsh")]
 pub(super) struct CompletionsArgs {
     /// The shell
     #[arg(value_enum)]

@@ -35,6 +35,9 @@ const CHANGES: &str = r#"{"seed":7,"new_answers":600,"edits":40,"soft_deletes":1
 ///
 /// Exit codes: 0 shown; 1 a step failed.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  studysync demo
+  studysync demo --responses 5000 --folder demo")]
 pub(super) struct DemoArgs {
     /// Answers to generate
     #[arg(long, value_name = "N", default_value_t = 50_000)]

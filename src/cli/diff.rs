@@ -38,6 +38,9 @@ const LABEL_COLUMNS: usize = 26;
 /// Exit codes: 0 shown, with or without changes; 1 the warehouse cannot be read; 2 usage or configuration;
 /// 5 a run has locked the warehouse.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  studysync diff --since yesterday
+  studysync diff --since 2026-03 --until 2026-04 --json")]
 pub(super) struct DiffArgs {
     /// The earlier moment: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds
     #[arg(long, value_name = "DATE", value_parser = parse_moment)]

@@ -26,6 +26,9 @@ use super::{
 /// Exit codes: 0 forgotten; 1 the checkpoints cannot be written; 2 usage or configuration, or a survey has no
 /// checkpoints of its own; 5 another run holds the lease.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  studysync forget --survey 4100
+  studysync forget --survey 4100 --survey 4200")]
 pub(super) struct ForgetArgs {
     #[command(flatten)]
     locations: LocationArgs,

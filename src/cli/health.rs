@@ -21,6 +21,9 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Exit codes: 0 serve is healthy, or with --ready can store deliveries; 1 it is not, or does not answer;
 /// 2 usage or configuration.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  studysync health
+  studysync health --ready --listen 127.0.0.1:8788")]
 pub(super) struct HealthArgs {
     /// Address that `serve` listens on [default: 127.0.0.1:8788]
     #[arg(long, value_name = "ADDRESS", help_heading = "Locations")]

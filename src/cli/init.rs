@@ -18,6 +18,9 @@ use super::{CommandError, Context};
 ///
 /// Exit codes: 0 written; 1 cannot be written; 2 the file exists.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  studysync init
+  studysync init /etc/studysync/studysync.toml")]
 pub(super) struct InitArgs {
     /// File to write [default: the file of --config, else studysync.toml]
     #[arg(value_name = "FILE")]

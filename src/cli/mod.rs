@@ -11,7 +11,6 @@ mod exit;
 mod flags;
 mod forget;
 mod health;
-mod help;
 mod http;
 mod init;
 mod plan;

@@ -24,6 +24,9 @@ use super::{CommandError, Context, flags::LocationArgs};
 /// Exit codes: 0 bound, or nothing to do; 1 failed, the same command resumes; 2 usage or configuration, or something
 /// belongs to a third service; 5 another run holds the lease.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  studysync rebind --from https://old.example.com
+  studysync rebind --from-environment staging")]
 pub(super) struct RebindArgs {
     /// The old address [default: the address did not change]
     #[arg(long, value_name = "URL", required_unless_present = "from_environment")]

@@ -32,6 +32,9 @@ use super::{
 /// archive proves fewer windows than the checkpoints had, and the next sync pulls the others; 5 another run holds the
 /// lease, or another program the file; 130 interrupted, the warehouse is unchanged.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  studysync replay
+  studysync replay --from 2026-03 --to 2026-04")]
 pub(super) struct ReplayArgs {
     /// Start of the range: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds [default: the beginning]
     #[arg(long, value_name = "DATE", value_parser = parse_moment)]

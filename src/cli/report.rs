@@ -29,6 +29,9 @@ use super::{
 ///
 /// Exit codes: 0 written; 1 the warehouse cannot be read; 2 usage or configuration; 5 a run has locked the warehouse.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  studysync report --out report.html
+  studysync report --since 7d --out week.html")]
 pub(super) struct ReportArgs {
     /// File to write; it is replaced atomically. A new file gets the mode of your umask, an existing file keeps its
     /// mode [default: standard output]

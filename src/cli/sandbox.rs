@@ -18,6 +18,9 @@ use crate::clock;
 ///
 /// Exit codes: 0 stopped by Ctrl-C, SIGTERM or SIGHUP; 1 the address is in use; 2 a setting is invalid.
 #[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  studysync sandbox --responses 10000
+  studysync sandbox --data rough --listen 127.0.0.1:8080")]
 pub(super) struct SandboxArgs {
     /// Address to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787")]

@@ -13,6 +13,9 @@ use super::{CommandError, Context, query::terminal_width};
 ///
 /// Exit codes: 0 printed; 1 cannot be printed; 2 no such table or view.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  studysync schema responses
+  studysync schema --format json")]
 pub(super) struct SchemaArgs {
     /// Only these tables and views
     #[arg(value_name = "TABLE")]

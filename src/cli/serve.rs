@@ -38,6 +38,9 @@ use super::{
 /// Exit codes: 0 stopped by a signal; 1 failed: the inbox cannot be used or the address is in use; 2 usage or
 /// configuration; 5 another `serve` uses the same state file.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  studysync serve
+  studysync serve --config /etc/studysync/studysync.toml")]
 pub(super) struct ServeArgs {
     /// Address to listen on; port 0 takes a free one [default: 127.0.0.1:8788]
     #[arg(long, value_name = "ADDRESS", help_heading = "Locations")]

@@ -40,6 +40,9 @@ use super::{
 /// collisions, rows that a page boundary may hide, a clock that is days off); 4 key refused; 5 another run holds the
 /// lease; 6 stopped early at a deadline, a budget or a rate limit, resumable; 130 interrupted, resumable.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  studysync sync
+  studysync sync --deadline 3h30m --json >> runs.ndjson")]
 pub(super) struct SyncArgs {
     #[command(flatten)]
     run: RunArgs,
@@ -60,6 +63,9 @@ pub(super) struct SyncArgs {
 /// collisions, rows that a page boundary may hide, a clock that is days off); 4 key refused; 5 another run holds the
 /// lease; 6 stopped early at a deadline, a budget or a rate limit, resumable; 130 interrupted, resumable.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  studysync backfill --from 2024-01-01
+  studysync backfill --from 2026-03 --to 2026-04 --stream responses")]
 pub(super) struct BackfillArgs {
     /// Start of the range: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds
     #[arg(long, value_name = "DATE", value_parser = parse_moment)]

@@ -35,6 +35,9 @@ const WINDOWS_SHOWN: usize = 20;
 /// refused; 5 another run holds the lease, or another program the file; 6 stopped early at a deadline, a budget or a
 /// rate limit, continue with --from; 130 interrupted.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  studysync verify --from 2026-03 --to 2026-04
+  studysync verify --from 7d --all-keys")]
 pub(super) struct VerifyArgs {
     /// Start of the range: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds
     #[arg(long, value_name = "DATE", value_parser = parse_moment)]

@@ -45,6 +45,9 @@ const NOT_NEEDED_BY_PROFILE: [&str; 9] =
 /// Exit codes: 0 all checks passed; 1 a check failed; 2 usage or configuration; 3 a clock is days off; 4 key refused; 5
 /// another run holds the lease; 6 rate limited: try later; 130 interrupted.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  studysync check
+  studysync check --service-profile")]
 pub(super) struct CheckArgs {
     /// Also measure behaviours of the service that its documents leave open
     #[arg(long, alias = "traits")]

@@ -64,6 +64,9 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 /// here); 4 key refused; 5 another run holds the lease, or another program the file; 6 stopped early at a deadline, a
 /// budget or a rate limit, the same command resumes; 130 interrupted or not confirmed.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  studysync erase --email zoe@example.com --dry-run
+  studysync erase --file people.txt --yes --json")]
 pub(super) struct EraseArgs {
     /// Your own id of a person; repeatable
     #[arg(long = "user-id", value_name = "ID", help_heading = "Who")]

@@ -35,6 +35,9 @@ use describe::{Plan, PlannedStream, RateLimitWait};
 /// configuration; 3 planned, but the warehouse does not know a named survey; 4 key refused;
 /// 6 rate limited: try later.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  studysync plan
+  studysync plan --from 2024-01-01 --days")]
 pub(super) struct PlanArgs {
     /// Plan a backfill from this moment on: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds
     #[arg(long, value_name = "DATE", value_parser = parse_moment)]

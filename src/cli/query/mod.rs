@@ -51,6 +51,9 @@ const OWN_MEMORY_BYTES: u64 = 1 << 30;
 /// Exit codes: 0 done; 1 the statement failed or took too long, or the warehouse cannot be read; 2 usage or
 /// configuration; 5 a run has locked the warehouse.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  studysync query \"FROM nps_by_week ORDER BY week\"
+  studysync query \"FROM current_responses\" --out answers.parquet")]
 pub(super) struct QueryArgs {
     /// The statements, comments included; '-' reads them from standard input
     #[arg(value_name = "SQL", allow_hyphen_values = true, value_parser = parse_sql)]

@@ -36,6 +36,9 @@ use describe::{describe, describe_range};
 /// Exit codes: 0 shown; 1 the checkpoints cannot be read; 2 usage or configuration; 3 shown, and the lag of a stream
 /// exceeds --max-lag, or the warehouse does not know a named survey.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  studysync status
+  studysync status --max-lag 26h")]
 pub(super) struct StatusArgs {
     /// Show the proofs from this moment on: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds
     #[arg(long, value_name = "DATE", value_parser = parse_moment)]

@@ -25,6 +25,9 @@ use super::super::{
 /// tables); 4 key refused; 5 another run holds the lease; 6 stopped early at a deadline, a budget or a rate limit,
 /// resumable; 130 interrupted, resumable.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  studysync users pull
+  studysync users pull --user-id u-1 u-2")]
 pub(super) struct PullArgs {
     /// Only these users, even if they were read recently
     #[arg(long = "user-id", value_name = "ID", num_args = 1..)]

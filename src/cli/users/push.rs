@@ -47,6 +47,9 @@ const RESULTS: &str = "users-push.results.csv";
 /// events with an unknown result); 4 key refused; 5 another run holds the lease; 6 stopped early at a deadline, a
 /// budget or a rate limit, resumable; 130 interrupted, resumable.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  studysync users push users.csv --dry-run
+  studysync users push users.csv")]
 pub(super) struct PushArgs {
     /// CSV, NDJSON or Parquet; '-' reads standard input
     #[arg(value_name = "FILE", required_unless_present = "query", conflicts_with = "query")]
