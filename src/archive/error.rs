@@ -1,8 +1,11 @@
 //! The errors of the archive, one variant for each reaction of the caller.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
-use super::FileHeader;
+use super::frame::{FileHeader, FrameError};
 use crate::{
     files::FileError,
     model::{FREE_SPACE, Fault, RunReason},
@@ -44,6 +47,14 @@ impl ArchiveError {
     pub fn other_service(path: PathBuf, header: &FileHeader, base_url: &str, environment: &str) -> Self {
         let found = format!("{} ({})", header.base_url, header.environment);
         ArchiveError::OtherService { path, found, wanted: format!("{base_url} ({environment})") }
+    }
+
+    /// Builds the error of a frame that cannot be read. `page` is the number of pages before the frame.
+    pub(super) fn frame(error: FrameError, path: &Path, page: usize) -> ArchiveError {
+        match error {
+            FrameError::Torn(why) => ArchiveError::Damaged { path: path.to_owned(), page, why: why.to_owned() },
+            FrameError::Io(source) => ArchiveError::io("read", path)(source),
+        }
     }
 
     /// Adds the action and the path to an I/O error, for `map_err`. A full disk or an exceeded limit becomes `Full`.

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     ArchiveError, FileHeader,
-    frame::{self, Frame, FrameError, FrameKind},
+    frame::{self, Frame, FrameKind},
 };
 
 /// Iterates over the pages of one file in order, probe pages included. The iteration ends at the end frame, at a note
@@ -64,11 +64,10 @@ pub fn summarize(path: &Path) -> Result<FileSummary, ArchiveError> {
             Ok(Some(FrameKind::Note(note))) => summary.note = Some(note),
             Ok(Some(FrameKind::Other)) => {}
             Ok(None) => return Ok(summary),
-            Err(FrameError::Torn(why)) => {
+            Err(error) => {
                 let page = usize::try_from(summary.pages).unwrap_or(usize::MAX);
-                return Err(ArchiveError::Damaged { path: path.to_owned(), page, why: why.to_owned() });
+                return Err(ArchiveError::frame(error, path, page));
             }
-            Err(FrameError::Io(source)) => return Err(ArchiveError::io("read", path)(source)),
         }
     }
 }
@@ -114,11 +113,7 @@ impl Iterator for Pages {
             }
             // A note before the end frame is ignored, with everything after it.
             Ok(None | Some((Frame::Note(_), _))) => None,
-            Err(FrameError::Torn(why)) => {
-                let (path, page) = (self.path.clone(), self.pages_read);
-                Some(Err(ArchiveError::Damaged { path, page, why: why.to_owned() }))
-            }
-            Err(FrameError::Io(source)) => Some(Err(ArchiveError::io("read", &self.path)(source))),
+            Err(error) => Some(Err(ArchiveError::frame(error, &self.path, self.pages_read))),
         }
     }
 }

@@ -208,10 +208,7 @@ fn each_frame<E: From<ArchiveError>>(
             Ok(None) => return Ok(()),
             // The torn tail of an unfinished scan is truncated when the scan resumes.
             Err(FrameError::Torn(_)) if !is_complete => return Ok(()),
-            Err(FrameError::Torn(why)) => {
-                return Err(ArchiveError::Damaged { path: path.to_owned(), page: pages, why: why.to_owned() }.into());
-            }
-            Err(FrameError::Io(source)) => return Err(ArchiveError::io("read", path)(source).into()),
+            Err(error) => return Err(ArchiveError::frame(error, path, pages).into()),
         }
     }
 }

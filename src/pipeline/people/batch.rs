@@ -348,15 +348,6 @@ pub struct PeopleDue {
     pub unaskable: u64,
 }
 
-/// An error while the due users are collected.
-#[derive(Debug, thiserror::Error)]
-enum DueError {
-    #[error(transparent)]
-    Load(#[from] LoadError),
-    #[error(transparent)]
-    State(#[from] StateError),
-}
-
 /// Finds the due users in the warehouse. `is_due` decides by the user id. No process may have the warehouse open for
 /// writing. Blocks the thread.
 pub fn people_due(
@@ -365,11 +356,8 @@ pub fn people_due(
 ) -> Result<PeopleDue, PipelineError> {
     let (name, mut reader) = open_reader(warehouse, TIME_MAX)?;
     let mut due = PeopleDue::default();
-    match collect_due(&mut reader, &mut due, is_due) {
-        Ok(()) => Ok(due),
-        Err(DueError::Load(error)) => Err(failed(name)(error)),
-        Err(DueError::State(error)) => Err(PipelineError::State(error)),
-    }
+    collect_due(&mut reader, &mut due, is_due).map_err(failed(name))?;
+    Ok(due)
 }
 
 /// Adds the due users of the warehouse to `found`. Reads the user ids in slices, by a hash of the id.
@@ -377,7 +365,7 @@ fn collect_due(
     reader: &mut Reader,
     found: &mut PeopleDue,
     is_due: impl Fn(&str) -> Result<bool, StateError>,
-) -> Result<(), DueError> {
+) -> Result<(), LoadError> {
     let mut rows = 0;
     reader.stream("SELECT (SELECT count(*) FROM responses) + (SELECT count(*) FROM users)", 1, |batch| {
         let count = batch.column(0).as_primitive_opt::<arrow::datatypes::Int64Type>();
@@ -391,13 +379,13 @@ fn collect_due(
         );
         reader.stream(&sql, usize::MAX, |batch| {
             let Some(ids) = batch.column(0).as_string_opt::<i32>() else {
-                return Err(DueError::Load(LoadError::DamagedRows("ids of users are not texts".into())));
+                return Err(LoadError::DamagedRows("ids of users are not texts".into()));
             };
             for id in ids.iter().flatten() {
                 found.named += 1;
                 if !can_request_user(id) {
                     found.unaskable += 1;
-                } else if is_due(id)? {
+                } else if is_due(id).map_err(PipelineError::from)? {
                     found.due += 1;
                     if found.people.len() < LISTED_MAX {
                         found.people.push(id.to_owned());
