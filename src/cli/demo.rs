@@ -140,21 +140,20 @@ impl<'a> Demo<'a> {
     /// Creates the folder, starts the sandbox, and writes the configuration file. Fails if the folder has files of an
     /// earlier demo.
     fn start(args: &DemoArgs, context: &'a Context) -> Result<Self, CommandError> {
-        let program = std::env::current_exe()
-            .map_err(|source| CommandError::failed("cannot find the path of this program", source))?;
+        let program = std::env::current_exe().map_err(CommandError::failed("cannot find the path of this program"))?;
         let folder = match &args.folder {
             Some(folder) => folder.clone(),
             None => std::env::temp_dir().join(format!("studysync-demo-{}", clock::now_ms())),
         };
         std::fs::create_dir_all(&folder)
-            .map_err(|source| CommandError::failed(format!("cannot create {}", folder.display()), source))?;
+            .map_err(CommandError::failed(format!("cannot create {}", folder.display())))?;
         // An existing file may belong to the user, or to an earlier demo.
         if let Some(existing) = CREATED.iter().map(|name| folder.join(name)).find(|path| path.exists()) {
             return Err(CommandError::Usage(format!("{} exists already: name another --folder", existing.display())));
         }
         let path = folder.join(CONFIG_FILE_NAME);
-        let failed = |source| CommandError::failed(format!("cannot write {}", path.display()), source);
-        let mut file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(failed)?;
+        let failed = CommandError::failed(format!("cannot write {}", path.display()));
+        let mut file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(&failed)?;
         let service = Service::start(&program, args.responses)?;
         file.write_all(config(&service.base_url).as_bytes()).map_err(failed)?;
         Ok(Self { program, folder, service, context })
@@ -186,7 +185,6 @@ impl<'a> Demo<'a> {
 
     /// Runs this program with the arguments in the folder of the demo. Fails if its exit code is not 0.
     fn command(&self, arguments: &[&str]) -> Result<(), CommandError> {
-        let failed = |source| CommandError::failed("cannot run this program again", source);
         let mut command = Command::new(&self.program);
         // Variables with settings of the user's own warehouse must not change the demo.
         keys().for_each(|key| {
@@ -199,7 +197,7 @@ impl<'a> Demo<'a> {
             .current_dir(&self.folder)
             .stdin(Stdio::null())
             .status()
-            .map_err(failed)?;
+            .map_err(CommandError::failed("cannot run this program again"))?;
         if status.success() {
             return Ok(());
         }
@@ -217,14 +215,14 @@ struct Service {
 impl Service {
     /// Starts the sandbox process and waits until it listens.
     fn start(program: &Path, responses: u64) -> Result<Service, CommandError> {
-        let failed = |source| CommandError::failed("cannot start the sandbox", source);
+        let failed = CommandError::failed("cannot start the sandbox");
         let mut process = Command::new(program)
             .args(["sandbox", "--until-stdin-ends", "--listen", "127.0.0.1:0", "--api-key", KEY, "--seed", "20260131"])
             .args(["--responses", &responses.to_string(), "--days", &DAYS.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .map_err(failed)?;
+            .map_err(&failed)?;
         let mut line = String::new();
         if let Some(stdout) = process.stdout.take() {
             BufReader::new(stdout).read_line(&mut line).map_err(failed)?;
@@ -237,8 +235,8 @@ impl Service {
 
     /// Sends a control call to the sandbox.
     fn post(&self, path: &str, body: &str) -> Result<(), CommandError> {
-        let failed = |source| CommandError::failed("the sandbox does not answer", source);
-        let address = self.base_url.trim_start_matches("http://").parse().map_err(io::Error::other).map_err(failed)?;
+        let failed = CommandError::failed("the sandbox does not answer");
+        let address = self.base_url.trim_start_matches("http://").parse().map_err(io::Error::other).map_err(&failed)?;
         match request(address, &format!("POST {path}"), body, TIMEOUT).map_err(failed)? {
             Response { status: Some(200), .. } => Ok(()),
             Response { body, .. } => Err(CommandError::Refused(format!("the sandbox refused {path}: {body}"))),

@@ -59,20 +59,21 @@ impl<E: Into<PipelineError>> From<E> for CommandError {
 }
 
 impl CommandError {
-    pub fn failed(what: impl Into<String>, source: io::Error) -> Self {
-        CommandError::Failed { what: what.into(), source }
+    /// Returns a function for `map_err` that says what failed.
+    pub fn failed<E: Into<io::Error>>(what: impl Into<String> + Clone) -> impl Fn(E) -> Self {
+        move |source| CommandError::Failed { what: what.clone().into(), source: source.into() }
     }
 
     /// Returns the error for a blocking task that panicked.
     pub fn panicked(error: tokio::task::JoinError) -> Self {
-        CommandError::failed("a part of the program stopped", error.into())
+        CommandError::failed("a part of the program stopped")(error)
     }
 
     /// Returns the error for a sandbox that cannot start.
     pub fn sandbox(source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::InvalidInput => CommandError::Usage(source.to_string()),
-            _ => CommandError::failed("the sandbox cannot listen", source),
+            _ => CommandError::failed("the sandbox cannot listen")(source),
         }
     }
 

@@ -51,7 +51,7 @@ pub(super) fn run(args: &HealthArgs, context: Context) -> Result<u8, CommandErro
     let address = reachable(listen);
     let path = if args.ready { "/readyz" } else { "/healthz" };
     let response = request(address, &format!("GET {path}"), "", TIMEOUT)
-        .map_err(|source| CommandError::failed(format!("no answer from {address}"), source))?;
+        .map_err(CommandError::failed(format!("no answer from {address}")))?;
     match response.status {
         Some(200) => context.printer.print(&response.body).map(|()| 0),
         Some(503) => {

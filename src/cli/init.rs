@@ -39,7 +39,7 @@ pub(super) fn run(args: &InitArgs, context: Context) -> Result<u8, CommandError>
         io::ErrorKind::AlreadyExists => {
             CommandError::Usage(format!("{} exists already; it stays unchanged", path.display()))
         }
-        _ => CommandError::failed(format!("cannot write {}", path.display()), source),
+        _ => CommandError::failed(format!("cannot write {}", path.display()))(source),
     })?;
     context.printer.print(&format!(
         "{} is written. Next: set base_url in it, put the key into STUDYSYNC_API_KEY, and run `studysync check`.",

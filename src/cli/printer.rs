@@ -37,7 +37,7 @@ impl WriteError {
         match self {
             WriteError::Data(error) => error,
             WriteError::Output(source) if source.kind() == io::ErrorKind::BrokenPipe => CommandError::PipeClosed,
-            WriteError::Output(source) => CommandError::failed(format!("cannot write {output}"), source),
+            WriteError::Output(source) => CommandError::failed(format!("cannot write {output}"))(source),
         }
     }
 }
@@ -71,8 +71,7 @@ impl Printer {
 
     /// Writes a value as one line of JSON.
     pub fn print_json(&self, value: &impl Serialize) -> Result<(), CommandError> {
-        let text =
-            serde_json::to_string(value).map_err(|error| CommandError::failed("cannot write JSON", error.into()))?;
+        let text = serde_json::to_string(value).map_err(CommandError::failed("cannot write JSON"))?;
         self.print(&text)
     }
 

@@ -4,8 +4,8 @@ use clap::Args;
 
 use crate::{
     load::Identity,
-    pipeline::{self, PipelineError},
-    source::{SettingsError, SourceError, checked_address},
+    pipeline,
+    source::{SourceError, checked_address},
 };
 
 use super::{CommandError, Context, flags::LocationArgs};
@@ -44,9 +44,8 @@ pub(super) struct RebindArgs {
 pub(super) fn run(args: &RebindArgs, context: Context) -> Result<u8, CommandError> {
     let settings = args.locations.settings(&context).build()?;
     let to = pipeline::identity(&settings)?;
-    let invalid = |error: SettingsError| PipelineError::Source(SourceError::from(error));
     let from = Identity {
-        base_url: args.from.as_deref().map_or(Ok(to.base_url.clone()), checked_address).map_err(invalid)?,
+        base_url: args.from.as_deref().map_or(Ok(to.base_url.clone()), checked_address).map_err(SourceError::from)?,
         environment: args.from_environment.clone().unwrap_or_else(|| to.environment.clone()),
     };
     if pipeline::is_same_identity(&from, &to) {

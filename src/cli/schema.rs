@@ -54,9 +54,7 @@ pub(super) fn run(args: &SchemaArgs, context: Context) -> Result<u8, CommandErro
         Format::Md => dictionary.markdown(),
         Format::Sql => dictionary.sql(),
         Format::Parquet => parquet_views_sql(),
-        Format::Json => {
-            dictionary.json().map_err(|error| CommandError::failed("cannot print the dictionary", error.into()))?
-        }
+        Format::Json => dictionary.json().map_err(CommandError::failed("cannot print the dictionary"))?,
     };
     context.printer.print(&text)?;
     Ok(0)

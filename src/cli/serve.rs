@@ -63,7 +63,7 @@ pub(super) async fn run(args: ServeArgs, context: Context) -> Result<u8, Command
     // Before anything else: in a container, the kernel drops signals for process 1 that have no handler.
     let signals = SignalHandler::for_service();
     let server = Server::bind(settings, System::default(), &signals.token()).await?;
-    let address = server.address().map_err(|source| CommandError::failed("the address is unknown", source))?;
+    let address = server.address().map_err(CommandError::failed("the address is unknown"))?;
     context.printer.print(&format!("listening on http://{address}"))?;
     server.run(signals.token()).await?;
     Ok(0)

@@ -60,13 +60,13 @@ fn key_reader(settings: &Settings) -> Option<KeyReader> {
 pub fn proxies() -> Result<Proxies, PipelineError> {
     let NetworkVariables { https_proxy, http_proxy, no_proxy, .. } = network_variables();
     let proxies = Proxies::new(https_proxy.as_ref(), http_proxy.as_ref(), &no_proxy);
-    proxies.map_err(|error| PipelineError::Source(SourceError::from(error)))
+    Ok(proxies.map_err(SourceError::from)?)
 }
 
 /// Returns the service and environment to which state, archive and warehouses are bound (promise P10).
 pub fn identity(settings: &Settings) -> Result<Identity, PipelineError> {
     let base_url = settings.base_url()?;
-    let base_url = checked_address(base_url).map_err(|error| PipelineError::Source(SourceError::from(error)))?;
+    let base_url = checked_address(base_url).map_err(SourceError::from)?;
     Ok(Identity { base_url, environment: settings.service.environment.clone() })
 }
 

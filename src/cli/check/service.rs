@@ -266,7 +266,7 @@ pub(super) fn serve(settings: &Settings) -> Finding {
             Finding::ok("serve", format!("{} is in use: by `serve` itself, or by another program", serve.listen))
         }
         Err(error) => {
-            Finding::error("serve", CommandError::failed(format!("cannot listen on {}", serve.listen), error))
+            Finding::error("serve", CommandError::failed(format!("cannot listen on {}", serve.listen))(error))
         }
     }
 }

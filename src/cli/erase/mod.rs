@@ -186,8 +186,8 @@ fn request(args: &EraseArgs) -> Result<EraseRequest, CommandError> {
         request.add_person(kind, text).map_err(CommandError::NotErased)?;
     }
     if let Some(path) = &args.file {
-        let failed = |source| CommandError::failed(format!("cannot read {}", path.display()), source);
-        let bytes = std::fs::metadata(path).map_err(failed)?.len();
+        let failed = CommandError::failed(format!("cannot read {}", path.display()));
+        let bytes = std::fs::metadata(path).map_err(&failed)?.len();
         if bytes > FILE_BYTES_MAX {
             let problem = format!("{} has {bytes} bytes; at most {FILE_BYTES_MAX} are read", path.display());
             return Err(CommandError::Usage(problem));

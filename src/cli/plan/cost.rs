@@ -178,7 +178,6 @@ pub(super) fn probe(
     context: &Context,
     backlog_at: impl FnOnce(i64) -> Result<Vec<ScopeBacklog>, CommandError>,
 ) -> Result<ProbeResult, CommandError> {
-    let failed = |error| CommandError::from(error);
     on_runtime(async {
         end_on_signal();
         let source = short_lived_source(settings, Some(REQUESTS_MAX))?;
@@ -186,11 +185,11 @@ pub(super) fn probe(
         context.message(&format!("requesting a sample from {base_url} ...\n"));
         let started = tokio::time::Instant::now();
         let sampled = async {
-            let now_ms = source.probe().await.map_err(failed)?.service_now_ms.unwrap_or_else(clock::now_ms);
+            let now_ms = source.probe().await?.service_now_ms.unwrap_or_else(clock::now_ms);
             let backlog = backlog_at(now_ms)?;
             let mut samples = Vec::new();
             for scope in &backlog {
-                samples.push(pipeline::sample(&source, scope).await.map_err(failed)?);
+                samples.push(pipeline::sample(&source, scope).await?);
             }
             Ok::<_, CommandError>((now_ms, backlog, samples))
         };

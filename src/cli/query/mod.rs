@@ -254,8 +254,8 @@ fn script_of(args: &QueryArgs) -> Result<String, CommandError> {
     match (&args.file, args.sql.as_deref()) {
         (Some(file), _) if file.as_os_str() != "-" => File::open(file)
             .and_then(text::read)
-            .map_err(|source| CommandError::failed(format!("cannot read {}", file.display()), source)),
+            .map_err(CommandError::failed(format!("cannot read {}", file.display()))),
         (None, Some(sql)) if sql != "-" => Ok(text::without_mark(sql).to_owned()),
-        _ => text::read(std::io::stdin()).map_err(|source| CommandError::failed("cannot read standard input", source)),
+        _ => text::read(std::io::stdin()).map_err(CommandError::failed("cannot read standard input")),
     }
 }
