@@ -43,8 +43,7 @@ impl FromStr for DriftMode {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let known = DriftMode::ALL.into_iter().find(|mode| mode.name() == text);
-        known.ok_or_else(|| {
+        DriftMode::from_name(text).ok_or_else(|| {
             let names: Vec<_> = DriftMode::ALL.into_iter().map(DriftMode::name).collect();
             format!("there is no mode '{text}'; there are {}", names.join(", "))
         })

@@ -62,13 +62,6 @@ named! {
     }
 }
 
-impl IdentifierKind {
-    /// Returns the kind with this name; `None` if there is none.
-    pub fn from_name(name: &str) -> Option<IdentifierKind> {
-        IdentifierKind::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-}
-
 impl fmt::Display for IdentifierKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -93,11 +93,6 @@ named! {
 }
 
 impl RunReason {
-    /// Returns the reason with this name, or `None` for an unknown name.
-    pub fn named(name: &str) -> Option<RunReason> {
-        RunReason::ALL.into_iter().find(|reason| reason.name() == name)
-    }
-
     /// Returns the exit code of a command that ends for this reason.
     pub fn exit_code(self) -> u8 {
         match self {

@@ -68,13 +68,6 @@ named! {
     }
 }
 
-impl EndStyle {
-    /// Returns the style with this name; `None` if there is none.
-    pub fn from_name(name: &str) -> Option<EndStyle> {
-        EndStyle::ALL.into_iter().find(|style| style.name() == name)
-    }
-}
-
 impl fmt::Display for EndStyle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -79,11 +79,9 @@ impl FromStr for Stream {
     /// Parses the exact name of a stream. `studies` is a second name of surveys.
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
-            "responses" => Ok(Stream::Responses),
-            "surveys" | "studies" => Ok(Stream::Surveys),
-            "themes" => Ok(Stream::Themes),
-            "users" => Ok(Stream::Users),
-            other => Err(format!("unknown stream '{other}'; there are responses, surveys, themes and users")),
+            "studies" => Ok(Stream::Surveys),
+            name => Stream::from_name(name)
+                .ok_or_else(|| format!("unknown stream '{name}'; there are responses, surveys, themes and users")),
         }
     }
 }
@@ -112,13 +110,6 @@ named! {
         WithMeta => "with_meta",
         WithCustomMetadata => "with_custom_metadata",
         WithDeletedResponses => "with_deleted_responses",
-    }
-}
-
-impl Flag {
-    /// Returns the flag with this query parameter; `None` if there is none.
-    pub fn from_name(name: &str) -> Option<Flag> {
-        Flag::ALL.into_iter().find(|flag| flag.name() == name)
     }
 }
 

@@ -63,7 +63,7 @@ impl RunSummary {
         let is_running = entry.finished_ms.is_none() && holder.is_some_and(|holder| holder.run_id == entry.run_id);
         let is_killed = entry.finished_ms.is_none() && !is_running;
         let reported =
-            report.get("/reason").and_then(RunReason::named).or_else(|| reason_of_exit_code(entry.exit_code));
+            report.get("/reason").and_then(RunReason::from_name).or_else(|| reason_of_exit_code(entry.exit_code));
         let first_failure = || {
             let field = |name: &str| report.get::<String>(&format!("/failures/0/{name}")).unwrap_or_default();
             report.get::<Value>("/failures/0")?;

@@ -247,7 +247,7 @@ fn statuses_of(body: &[u8]) -> Result<SurveyList, PipelineError> {
     let status = status.and_then(|column| column.as_string_opt::<i32>());
     let status_of = |row: usize| {
         let name = status.filter(|texts| texts.is_valid(row)).map(|texts| texts.value(row))?;
-        SurveyStatus::ALL.into_iter().find(|status| status.name() == name)
+        SurveyStatus::from_name(name)
     };
     Ok(flat.key_hashes.iter().enumerate().map(|(row, key)| (*key, status_of(row))).collect())
 }
