@@ -3,7 +3,6 @@
 mod check;
 mod command_line;
 mod completions;
-mod context;
 mod demo;
 mod diff;
 mod erase;
@@ -46,9 +45,8 @@ use crate::{
 
 pub use command_line::accepts;
 use command_line::{Cli, Command, LogFormatArg};
-use context::Context;
 use exit::CommandError;
-use printer::Printer;
+use printer::{Context, Printer};
 use signals::on_runtime;
 
 /// Runs the program: parses the command line, runs the command and returns its exit code.
