@@ -9,10 +9,7 @@ use std::{
 use indicatif::MultiProgress;
 use serde::Serialize;
 
-use crate::{
-    files::{Access, Output},
-    model::format_ms,
-};
+use crate::files::{Access, Output};
 
 use super::CommandError;
 
@@ -161,11 +158,6 @@ pub(super) fn write_to<T>(
         Ok(value)
     };
     write_file().map_err(|error| error.into_command_error(&path.display().to_string()))
-}
-
-/// Formats a moment, rounded down to the second.
-pub(super) fn format_second(at_ms: i64) -> String {
-    format_ms(at_ms.div_euclid(1000) * 1000)
 }
 
 /// Returns the name of a stream, or of one survey of it: `responses of survey 4100`.

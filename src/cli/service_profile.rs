@@ -4,11 +4,11 @@
 use serde_json::Value;
 
 use crate::{
-    model::behaviour_names,
+    model::{behaviour_names, format_second},
     pipeline::{KnownBehaviour, Measured},
 };
 
-use super::printer::{counted, format_second};
+use super::printer::counted;
 
 /// Columns of a line.
 const WIDTH: usize = 80;

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{
     model::is_in_future,
-    sync_status::{Health, SyncStatus, reason_codes},
+    sync_status::{Health, Status, reason_codes},
 };
 
 use super::MetricValues;
@@ -13,7 +13,7 @@ use super::MetricValues;
 const NOT_ROW_COUNTS: [&str; 3] = ["windows", "pages", "reached"];
 
 /// Adds the metrics that `/metrics`, the textfile and OTLP share.
-pub fn add_sync_status(values: &mut MetricValues, status: &SyncStatus, health: &Health) {
+pub fn add_sync_status(values: &mut MetricValues, status: &Status, health: &Health) {
     values.set("build_info", &[env!("CARGO_PKG_VERSION")], 1.0);
     values.set("healthy", &[], f64::from(u8::from(health.is_healthy())));
     for code in reason_codes() {

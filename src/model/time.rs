@@ -42,6 +42,11 @@ pub fn format_ms(at_ms: i64) -> String {
     }
 }
 
+/// Formats a time, rounded down to the second.
+pub fn format_second(at_ms: i64) -> String {
+    format_ms(at_ms.div_euclid(1000) * 1000)
+}
+
 /// Numbers that are accepted as epoch milliseconds: the years 1973 to 5138. Smaller numbers are probably seconds,
 /// larger ones microseconds or nanoseconds.
 const EPOCH_MS: std::ops::Range<u128> = 100_000_000_000..100_000_000_000_000;

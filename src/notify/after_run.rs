@@ -9,7 +9,7 @@ use crate::{
     model::RunId,
     otlp,
     pipeline::{PipelineError, RunReport, RunTimes, chain},
-    sync_status::{Health, HealthRules, RunSummary, SyncStatus},
+    sync_status::{Health, HealthRules, RunSummary, Status},
 };
 
 use super::{
@@ -67,12 +67,12 @@ pub async fn after_run(settings: &Settings, run: &EndedRun, rules: HealthRules) 
 /// Writes the textfile between runs, because the lag grows. Also notifies about killed runs, and sends pending
 /// messages. If the checkpoints cannot be read, the textfile stays unchanged.
 pub async fn between_runs(settings: &Settings, now_ms: i64, rules: HealthRules) {
-    let read = SyncStatus::read(settings, now_ms);
+    let read = Status::read(settings, now_ms);
     if let Err(error) = &read {
         tracing::warn!(why = chain(error), "cannot read the checkpoints: the metrics stay unchanged");
     }
     let is_known = read.is_ok();
-    let status = read.unwrap_or_else(|_| SyncStatus { now_ms, ..SyncStatus::default() });
+    let status = read.unwrap_or_else(|_| Status { now_ms, ..Status::default() });
     let health = Health::new(&status, settings, rules);
     if is_known && (settings.metrics.textfile.is_some() || otlp::is_on()) {
         write_metrics(settings, &status, &health);
@@ -83,11 +83,11 @@ pub async fn between_runs(settings: &Settings, now_ms: i64, rules: HealthRules) 
 }
 
 /// Reads the status. If the history has no entry of this run, its fallback report is added to the status.
-fn status_with(settings: &Settings, run: &EndedRun) -> SyncStatus {
+fn status_with(settings: &Settings, run: &EndedRun) -> Status {
     let now_ms = run.moments.finished_ms;
-    let mut status = SyncStatus::read(settings, now_ms).unwrap_or_else(|error| {
+    let mut status = Status::read(settings, now_ms).unwrap_or_else(|error| {
         tracing::debug!(why = chain(&error), "cannot read the checkpoints after the run");
-        SyncStatus { now_ms, ..SyncStatus::default() }
+        Status { now_ms, ..Status::default() }
     });
     let last = status.last_ended.as_ref();
     let is_recorded = last.is_some_and(|last| last.command == run.command && last.started_ms >= run.moments.started_ms);
@@ -101,10 +101,10 @@ fn status_with(settings: &Settings, run: &EndedRun) -> SyncStatus {
 }
 
 /// Writes the textfile and sets the values for OTLP. A failure is only logged.
-fn write_metrics(settings: &Settings, status: &SyncStatus, health: &Health) {
+fn write_metrics(settings: &Settings, status: &Status, health: &Health) {
     let mut metrics = MetricValues::new(&settings.service.environment, &settings.service.host());
     add_sync_status(&mut metrics, status, health);
-    if let Ok(pending) = SyncStatus::pending_deliveries(settings) {
+    if let Ok(pending) = Status::pending_deliveries(settings) {
         metrics.set_count("pending_deliveries", &[], pending.deliveries);
     }
     otlp::record(&metrics);
@@ -116,7 +116,7 @@ fn write_metrics(settings: &Settings, status: &SyncStatus, health: &Health) {
 
 /// Notifies about killed runs and, if `has_ended`, about the newest run that ended. Afterwards sends every pending
 /// message.
-async fn notify(settings: &Settings, status: &SyncStatus, health: &Health, rules: HealthRules, has_ended: bool) {
+async fn notify(settings: &Settings, status: &Status, health: &Health, rules: HealthRules, has_ended: bool) {
     let (notify, now_ms) = (&settings.notify, status.now_ms);
     let ended = status.last_ended.as_ref().filter(|_| has_ended);
     let context = RunContext {

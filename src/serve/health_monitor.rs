@@ -16,7 +16,7 @@ use crate::{
     metrics::{MetricValues, add_sync_status},
     model::HOUR_MS,
     pipeline::chain,
-    sync_status::{Health, HealthRules, MAX_LAG, SyncStatus},
+    sync_status::{Health, HealthRules, MAX_LAG, Status},
 };
 
 use super::{Counter, DeliveryQueue, Schedule, ServeError, ServeState, timely_read::TimelyRead};
@@ -37,7 +37,7 @@ const LATE_MS: i64 = 2 * HOUR_MS;
 const FAILURES_TOLERATED: u32 = 1;
 
 /// The status that is derived from the checkpoints, or the error text if the checkpoints cannot be read.
-pub(super) type StatusResult = Result<SyncStatus, String>;
+pub(super) type StatusResult = Result<Status, String>;
 
 /// Derives the health of `serve` and its metrics.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl HealthMonitor {
     /// Returns the status that is derived from the checkpoints, at most a second old if the checkpoints answer.
     pub(super) async fn sync_status(&self) -> Arc<StatusResult> {
         let (settings, now_ms) = (self.settings.clone(), self.clock.now_ms());
-        let read = move || SyncStatus::read(&settings, now_ms).map_err(|error| chain(&error));
+        let read = move || Status::read(&settings, now_ms).map_err(|error| chain(&error));
         let late = || Err("the state file does not answer".to_owned());
         self.status.get(|_, age| age < STATUS_MAX_AGE, read, late).await
     }
@@ -122,7 +122,7 @@ impl HealthMonitor {
         let mut values = MetricValues::new(&service.environment, &service.host());
         let sync_status = self.sync_status().await;
         let health = self.health(&sync_status);
-        let unknown = SyncStatus::default();
+        let unknown = Status::default();
         add_sync_status(&mut values, sync_status.as_ref().as_ref().unwrap_or(&unknown), &health);
         add_serve_state(&mut values, &self.state);
         values

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{config::Settings, pipeline::RunReason};
 
-use super::{LagCheck, RunSummary, SyncStatus};
+use super::{LagCheck, RunSummary, Status};
 
 /// Codes of the reasons that do not come from the end of a run. [`RunReason`] has the codes of all other reasons.
 const BEHIND: &str = "behind";
@@ -69,7 +69,7 @@ pub struct Health {
 
 impl Health {
     /// Derives the health from the status by the rules.
-    pub fn new(status: &SyncStatus, settings: &Settings, rules: HealthRules) -> Health {
+    pub fn new(status: &Status, settings: &Settings, rules: HealthRules) -> Health {
         let mut health = Health::default();
         health.add_runs(status, rules);
         health.add_lags(status, settings, rules);
@@ -112,7 +112,7 @@ impl Health {
     }
 
     /// Adds the newest unresolved failure, and the findings of the last run.
-    fn add_runs(&mut self, status: &SyncStatus, rules: HealthRules) {
+    fn add_runs(&mut self, status: &Status, rules: HealthRules) {
         let Some(last) = &status.last_ended else {
             self.reasons.push(HealthReason::new(NEVER_RAN, false, "no run has ended yet".to_owned()));
             return;
@@ -133,10 +133,10 @@ impl Health {
     }
 
     /// Adds a reason for each stream that is further behind than the rules allow.
-    fn add_lags(&mut self, status: &SyncStatus, settings: &Settings, rules: HealthRules) {
+    fn add_lags(&mut self, status: &Status, settings: &Settings, rules: HealthRules) {
         // Before the first successful run every stream is behind. This is expected and no reason.
         let (Some(max_lag), true) = (rules.max_lag, status.has_succeeded) else { return };
-        let check = LagCheck::new(settings, max_lag, &status.scope_lags);
+        let check = LagCheck::new(settings, max_lag, &status.scopes);
         // A stream that was just switched on is incomplete until its first run, which is no failure.
         let late = check.sentences().map(|(scope, text)| HealthReason::new(BEHIND, scope.lag_secs.is_some(), text));
         self.reasons.extend(late);

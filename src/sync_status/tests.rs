@@ -46,8 +46,8 @@ impl History {
         resolve(Overrides { state: Some(path(self.folder.path())), ..Overrides::default() }).unwrap()
     }
 
-    fn status(&self) -> SyncStatus {
-        SyncStatus::read(&self.settings(), self.at_ms + 2).unwrap()
+    fn status(&self) -> Status {
+        Status::read(&self.settings(), self.at_ms + 2).unwrap()
     }
 
     /// The code of each reason, and whether it makes the health bad.
@@ -67,7 +67,7 @@ fn path(folder: &Path) -> std::path::PathBuf {
 fn before_the_first_run_the_health_is_good() {
     let folder = tempfile::tempdir().unwrap();
     let settings = resolve(Overrides { state: Some(path(folder.path())), ..Overrides::default() }).unwrap();
-    let status = SyncStatus::read(&settings, 5).unwrap();
+    let status = Status::read(&settings, 5).unwrap();
     assert!(status.last_run.is_none() && !path(folder.path()).exists(), "reading makes no file");
     assert_eq!(status.stream_lags.len(), 3);
     assert_eq!(History::new().health(0), [("never_ran", false)]);
@@ -78,7 +78,7 @@ fn an_unfinished_state_file_is_not_changed() {
     let folder = tempfile::tempdir().unwrap();
     let settings = resolve(Overrides { state: Some(path(folder.path())), ..Overrides::default() }).unwrap();
     std::fs::write(path(folder.path()), "").unwrap();
-    assert!(SyncStatus::read(&settings, 5).unwrap().last_run.is_none());
+    assert!(Status::read(&settings, 5).unwrap().last_run.is_none());
     assert_eq!(std::fs::metadata(path(folder.path())).unwrap().len(), 0, "no table is made by a reader");
 }
 

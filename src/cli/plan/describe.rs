@@ -6,13 +6,13 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::{
-    model::{Ties, format_duration, format_ms},
+    model::{Ties, format_duration, format_ms, format_second},
     plan::{Estimate, PlannedWindow},
     report::format,
 };
 
 use super::{
-    super::printer::{format_second, scope_name},
+    super::printer::scope_name,
     cost::{PlannedUsers, SpeedBasis, Total},
 };
 

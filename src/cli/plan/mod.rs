@@ -10,7 +10,7 @@ use clap::Args;
 use crate::{
     clock,
     config::Settings,
-    model::{Ties, Window, behaviour_names},
+    model::{Ties, Window, behaviour_names, format_second},
     pipeline::{self, Sample, ScopeBacklog},
     plan::{Cutter, estimate, minutes},
     state::{State, StateError},
@@ -19,7 +19,6 @@ use crate::{
 use super::{
     CommandError, Context,
     flags::{LocationArgs, SelectionArgs, check_range, parse_moment, warn_of_unknown_surveys},
-    printer::format_second,
 };
 use cost::probe;
 use cost::{Speed, Total};

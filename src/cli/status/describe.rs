@@ -1,18 +1,17 @@
 //! The status as text.
 
 use crate::{
-    model::format_duration,
+    model::{Scope, format_duration, format_second},
     pipeline::{RunReason, drift_lines},
-    sync_status::LagCheck,
+    sync_status::{
+        IntervalState, LagCheck, LastDrift, ProofStatus, ScanStatus, ScopeStatus, ServeStatus, Status, UsersStatus,
+        WaitingErasure,
+    },
 };
 
-use super::{
-    super::{
-        printer::{outcome_words, scope_name},
-        service_profile::describe_known,
-    },
-    collect::{LastDrift, ScanStatus, ServeStatus, Status, StreamStatus, UsersStatus, WaitingErasure},
-    proofs,
+use super::super::{
+    printer::{counted, outcome_words, scope_name},
+    service_profile::describe_known,
 };
 
 /// The smallest difference of the clocks that is shown, in milliseconds.
@@ -25,27 +24,27 @@ pub(super) fn describe(status: &Status) -> String {
     if let Some(holder) = &status.running {
         text.push_str(&format!("running now: {holder}\n"));
     }
-    if status.streams.is_empty() {
+    if status.scopes.is_empty() {
         text.push_str("\nNothing is proven complete yet.\n");
     }
-    text.extend(status.streams.iter().map(describe_stream));
+    text.extend(status.scopes.iter().map(describe_scope));
     text.push_str(&status.users.as_ref().map(describe_users).unwrap_or_default());
     text.push_str(&describe_erasures(&status.erasures_waiting));
-    text.push_str(&describe_unfinished(&status.under_way));
+    text.push_str(&describe_unfinished(&status.unfinished_scans));
     text.push_str(&describe_runs(status));
     if let Some(serve) = &status.serve {
         text.push_str(&describe_serve(serve));
     }
     text.push_str(&describe_drift(&status.last_drift));
     text.push_str(&describe_limits(status));
-    text.push_str(&describe_known(&status.traits));
+    text.push_str(&describe_known(&status.behaviours));
     text
 }
 
 /// Returns the streams that lag too far, and the proofs of a range as text.
 pub(super) fn describe_range(status: &Status) -> String {
     let lag = status.lag.as_ref().map(LagCheck::describe).unwrap_or_default();
-    lag + &service_line(status) + &proofs::describe(&status.proofs)
+    lag + &service_line(status) + &describe_proofs(&status.proofs)
 }
 
 fn service_line(status: &Status) -> String {
@@ -54,26 +53,30 @@ fn service_line(status: &Status) -> String {
 }
 
 /// Returns the rows, the lag and the ranges of a stream as text.
-fn describe_stream(stream: &StreamStatus) -> String {
+fn describe_scope(scope: &ScopeStatus) -> String {
     let unknown = || "rows unknown (the warehouse cannot be read now)".to_owned();
-    let rows = stream.rows.map_or_else(unknown, |rows| format!("{rows} rows"));
-    let name = scope_name(stream.stream, stream.survey_id);
-    let lag = stream.lag_secs.map_or("unknown".to_owned(), |secs| format_duration(secs.unsigned_abs()));
-    let mut text = format!("\n{name}: {rows}, lag {lag}, oldest scan {}\n", stream.oldest_scan);
-    for range in &stream.complete {
+    let rows = scope.rows.map_or_else(unknown, |rows| format!("{rows} rows"));
+    let name = name_of(scope.scope);
+    let lag = scope.lag_secs.map_or("unknown".to_owned(), |secs| format_duration(secs.unsigned_abs()));
+    let mut text = format!("\n{name}: {rows}, lag {lag}, oldest scan {}\n", scope.oldest_scan);
+    for range in &scope.complete {
         let since = range.complete_since.as_ref().map(|since| format!("   since {since}")).unwrap_or_default();
         text.push_str(&format!("  complete  {} .. {}{since}\n", range.start, range.end));
     }
-    for range in &stream.missing {
+    for range in &scope.missing {
         text.push_str(&format!("  MISSING   {} .. {}\n", range.start, range.end));
     }
-    for range in &stream.in_doubt {
+    for range in &scope.in_doubt {
         text.push_str(&format!(
             "  RECHECK   {} .. {} (every run scans it again; the notes of the run say why)\n",
             range.start, range.end
         ));
     }
     text
+}
+
+fn name_of(scope: Scope) -> String {
+    scope_name(scope.stream.name(), scope.survey_id)
 }
 
 fn describe_unfinished(scans: &[ScanStatus]) -> String {
@@ -115,16 +118,16 @@ fn describe_drift(LastDrift { drift, drift_unlisted }: &LastDrift) -> String {
 /// Returns the rate limit and the difference of the clocks as text.
 fn describe_limits(status: &Status) -> String {
     let mut text = String::new();
-    if let Some(until) = &status.no_request_before {
+    if let Some(until) = status.rate_limited_until_ms.map(format_second) {
         text.push_str(&format!("\nrate limited: no request before {until} (--ignore-rate-limit sends requests now)\n"));
     }
-    match status.requests_per_sec {
+    match status.learned_requests_per_sec {
         Some(rate) => text.push_str(&format!("\nlearned rate: {rate:.1} requests per second\n")),
         None => text.push_str("\nlearned rate: none\n"),
     }
-    if let Some(skew_ms) = status.clock_skew_ms.filter(|skew_ms| skew_ms.abs() >= SKEW_MS_MIN) {
+    if let Some(skew_ms) = status.clock.skew_ms.filter(|skew_ms| skew_ms.abs() >= SKEW_MS_MIN) {
         let (secs, relation) = (skew_ms.abs() as f64 / 1000.0, if skew_ms > 0 { "ahead of" } else { "behind" });
-        let doubt = if status.clock_in_doubt { ", and may be wrong: lags are by this machine's clock" } else { "" };
+        let doubt = if status.clock.is_in_doubt { ", and may be wrong: lags are by this machine's clock" } else { "" };
         text.push_str(&format!("the service's clock is {secs:.1} s {relation} this machine's{doubt}\n"));
     }
     text
@@ -169,6 +172,59 @@ fn describe_serve(serve: &ServeStatus) -> String {
             "  {} deliveries wait since {since} to be written to the warehouses\n",
             serve.waiting_deliveries
         ));
+    }
+    text
+}
+
+/// Returns the proofs as text, stream by stream.
+fn describe_proofs(proofs: &[ProofStatus]) -> String {
+    let mut text = String::new();
+    let mut last = None;
+    for proof in proofs {
+        if last != Some(proof.scope) {
+            let is_windowed = proof.scope.stream.is_windowed();
+            let note = if is_windowed { "" } else { " (without windows: each scan reads all)" };
+            text.push_str(&format!("\n{}{note}\n", name_of(proof.scope)));
+            last = Some(proof.scope);
+        }
+        text.push_str(&describe_interval(proof));
+    }
+    text
+}
+
+/// Returns the text of one interval: its state, since when it is complete, when it was last read, and what proves this.
+fn describe_interval(proof: &ProofStatus) -> String {
+    let unknown = || "an unknown time".to_owned();
+    let range = format!("{} .. {}", proof.start, proof.end);
+    let since = || proof.complete_since.clone().unwrap_or_else(unknown);
+    let mut text = match proof.state {
+        IntervalState::NeverRead => return format!("  NEVER READ  {range}\n"),
+        IntervalState::Complete => format!("  complete    {range}\n              complete since {}", since()),
+        IntervalState::NeedsRecheck => format!(
+            "  RECHECK     {range}\n              the last scan was inconclusive; if it withheld vanished rows, `sync --accept-vanished` accepts them\n              \
+             complete since {}",
+            since()
+        ),
+    };
+    match (&proof.last_read, &proof.complete_since) {
+        // Both texts have the same format, so comparing the texts compares the times.
+        (Some(last_read), Some(since)) if last_read <= since => text.push_str(", not read again since\n"),
+        (Some(last_read), _) => text.push_str(&format!(", last read {last_read}\n")),
+        (None, _) => text.push_str(", last read at an unknown time\n"),
+    }
+    text.push_str(&format!("              {} records", proof.records.unwrap_or(0)));
+    if proof.scans > 0 {
+        text.push_str(&format!(" in {} of {}", counted(proof.pages, "page"), counted(proof.scans, "scan")));
+    }
+    if !proof.end_words.is_empty() {
+        text.push_str(&format!(", to the end of results ({})", proof.end_words.join("; ")));
+    }
+    text.push('\n');
+    if !proof.flags.is_empty() {
+        text.push_str(&format!("              {}\n", proof.flags.join(", ")));
+    }
+    if let Some(scan) = &proof.scan_id {
+        text.push_str(&format!("              scan {scan}\n"));
     }
     text
 }

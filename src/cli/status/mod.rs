@@ -2,25 +2,25 @@
 
 mod collect;
 mod describe;
-mod proofs;
 
 use std::time::Duration;
 
 use clap::Args;
 
 use crate::{
+    clock,
     config::Settings,
     model::{Window, parse_duration},
     pipeline::chain,
     state::State,
-    sync_status::LagCheck,
+    sync_status::{LagCheck, Status, proofs},
 };
 
 use super::{
     CommandError, Context,
     flags::{LocationArgs, SelectionArgs, check_range, parse_moment, warn_of_unknown_surveys},
 };
-use collect::{collect, erasures_waiting};
+use collect::{complete, erasures_waiting};
 use describe::{describe, describe_range};
 
 /// Shows coverage, lag, recent runs and pending work.
@@ -71,8 +71,15 @@ pub(super) fn run(args: &StatusArgs, context: Context) -> Result<u8, CommandErro
     let Some(state) = State::open_read_only(&settings.state_path)? else {
         return report_no_state(args, &settings, &context);
     };
-    let waiting = erasures_waiting(&settings).map_err(|error| CommandError::Refused(chain(&error)))?;
-    let status = collect(&settings, &state, range, args.max_lag, waiting)?;
+    let erasures_waiting = erasures_waiting(&settings).map_err(|error| CommandError::Refused(chain(&error)))?;
+    let status = Status::from_state(&settings, &state, clock::now_ms())?;
+    let mut status = Status {
+        proofs: proofs(&settings, &status.scopes, range, status.clock.now_ms),
+        lag: args.max_lag.map(|max_lag| LagCheck::new(&settings, max_lag, &status.scopes)),
+        erasures_waiting,
+        ..status
+    };
+    complete(&mut status, &settings, &state)?;
     context.printer.print_value(args.json, &status, if range.is_some() { describe_range } else { describe })?;
     let is_well = status.lag.as_ref().is_none_or(LagCheck::is_within_limit);
     Ok(if warn_of_unknown_surveys(&settings) || !is_well { 3 } else { 0 })

@@ -8,7 +8,7 @@ use crate::report::{
     squares::{STEP, class, shape, summary, word},
 };
 
-use super::checkpoint_data::{DayRange, ScopeStatus, WEEKS};
+use super::page_data::{DayRange, ScopeCalendar, WEEKS};
 
 /// Space for the names of days at the left.
 const LEFT: i64 = 34;
@@ -29,7 +29,7 @@ pub(super) const COVERAGE_STATES: [CoverageState; 5] = [
 ];
 
 /// Renders the calendar and the table of a stream; nothing for a stream without days.
-pub(super) fn calendar(scope: &ScopeStatus, name: &str) -> Markup {
+pub(super) fn calendar(scope: &ScopeCalendar, name: &str) -> Markup {
     let Some(first) = scope.days.first().map(|range| range.first) else { return html! {} };
     let id = format!("days-{}-{}", scope.stream, scope.survey_id.unwrap_or(0));
     html! {

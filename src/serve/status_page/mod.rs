@@ -1,13 +1,12 @@
 //! The status page of `serve` at `/`: the health, the progress of the current run, the complete days, the last runs.
 //! The page is read-only, works without a script, and shows no person and no secret. The script follows `/events`.
 //!
-//! In reading order: [`access`] (who may see the page), [`checkpoint_data`] and [`page_data`] (the values), [`view`]
+//! In reading order: [`access`] (who may see the page), [`page_data`] (the values), [`view`]
 //! with [`calendar`] and [`run_table`] (the markup), [`page_cache`] (renders once for all readers), [`events`] (sends
 //! changes).
 
 mod access;
 mod calendar;
-mod checkpoint_data;
 mod events;
 mod page_cache;
 mod page_data;

@@ -11,7 +11,7 @@ use crate::{
 };
 
 use super::{
-    checkpoint_data::{RowCounts, RunDetails},
+    page_data::{RowCounts, RunDetails},
     timestamp::Timestamp,
 };
 

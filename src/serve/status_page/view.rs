@@ -15,8 +15,7 @@ use crate::{
 use super::{
     access::AccessDenied,
     calendar::{COVERAGE_STATES, calendar},
-    checkpoint_data::ScopeStatus,
-    page_data::{CurrentJob, Deliveries, HealthSummary, PageData, RateLimit},
+    page_data::{CurrentJob, Deliveries, HealthSummary, PageData, RateLimit, ScopeCalendar},
     run_table::{mark, rejects, runs},
     timestamp::{Timestamp, age},
 };
@@ -243,7 +242,7 @@ fn streams(data: &PageData) -> Markup {
 }
 
 /// Renders the coverage of a scope: its lag, its due windows and its calendar.
-fn stream(scope: &ScopeStatus, data: &PageData) -> Markup {
+fn stream(scope: &ScopeCalendar, data: &PageData) -> Markup {
     let survey = scope.survey_id.map(|id| format!(" of survey {id}")).unwrap_or_default();
     let name = format!("{}{survey}", scope.stream);
     let allowed = data.max_lag_secs;

@@ -1,10 +1,10 @@
-//! One run of the history: its outcome, why it ended so, and what to do.
+//! The runs of the history: their reports, their outcomes, why they ended so, and what to do.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    model::{StoredReport, format_ms},
+    model::{StoredReport, format_ms, format_second},
     pipeline::{Outcome, RunReason},
     state::{LeaseHolder, RunEntry},
 };
@@ -39,6 +39,56 @@ pub struct RunSummary {
     pub narrowed_to: Option<String>,
 }
 
+/// A recent run as `status` shows it.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunStatus {
+    pub run_id: String,
+    pub command: String,
+    pub started: String,
+    pub secs: Option<f64>,
+    pub outcome: String,
+    pub exit_code: Option<i64>,
+    /// Why the outcome is not `done`, as a code. `why` is the same reason as a sentence, and `hint` says what to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<RunReason>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+impl RunStatus {
+    pub(super) fn new(run: &RunSummary) -> RunStatus {
+        let run = run.clone();
+        RunStatus {
+            secs: run.finished_ms.map(|finished_ms| (finished_ms - run.started_ms) as f64 / 1000.0),
+            outcome: run.outcome,
+            started: format_second(run.started_ms),
+            run_id: run.run_id,
+            command: run.command,
+            exit_code: run.exit_code,
+            reason: run.reason,
+            why: run.why,
+            hint: run.hint,
+        }
+    }
+}
+
+/// A run of the history with its report.
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub summary: RunSummary,
+    pub report: StoredReport,
+}
+
+impl Run {
+    /// Reads an entry of the history. `holder` is the run that holds the lease.
+    pub fn from_entry(entry: RunEntry, holder: Option<&LeaseHolder>) -> Run {
+        let report = StoredReport::parse(entry.report.as_deref());
+        Run { summary: RunSummary::new(entry, &report, holder), report }
+    }
+}
+
 /// The part of a failed run that decides which later run resolves the failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -56,10 +106,9 @@ const KILLED_HINT: &str = "the next run resumes it; if this happens again, check
      program that starts the run";
 
 impl RunSummary {
-    /// Summarizes an entry of the history. `holder` is the run that holds the lease. Reports of earlier versions have
-    /// no `reason`, `why`, `hint` and `looks`.
-    pub fn from_entry(entry: RunEntry, holder: Option<&LeaseHolder>) -> RunSummary {
-        let report = StoredReport::parse(entry.report.as_deref());
+    /// Summarizes an entry of the history and its report. `holder` is the run that holds the lease. Reports of earlier
+    /// versions have no `reason`, `why`, `hint` and `looks`.
+    fn new(entry: RunEntry, report: &StoredReport, holder: Option<&LeaseHolder>) -> RunSummary {
         let is_running = entry.finished_ms.is_none() && holder.is_some_and(|holder| holder.run_id == entry.run_id);
         let is_killed = entry.finished_ms.is_none() && !is_running;
         let reported =
