@@ -165,9 +165,8 @@ impl Erase {
     /// find no record of the people. A resumed erasure keeps the start of the suppression, and the time ranges that its
     /// first attempt found.
     fn suppress(&mut self, plan: &Plan, journal: &mut Journal) -> Result<(), EraseError> {
-        let skew_ms = pipeline::clock_skew_ms(&self.session.state(), self.session.now_ms())?.unwrap_or(0);
-        let service_ms = self.source.as_ref().and_then(Source::service_now_ms);
-        let now_ms = service_ms.unwrap_or(self.session.now_ms() + skew_ms);
+        let stored_ms = pipeline::service_time_ms(&self.session.state(), self.session.now_ms())?;
+        let now_ms = self.source.as_ref().and_then(Source::service_now_ms).unwrap_or(stored_ms);
         let from_ms = *journal.suppressed_from_ms.get_or_insert(now_ms);
         let delay = self.request.delay_seconds.map_or(DELAY_DEFAULT, Duration::from_secs);
         let delay_ms = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);

@@ -8,7 +8,7 @@ use super::{Erase, EraseError, EraseRequest, Receipt};
 use crate::{
     config::Settings,
     model::{DAY_MS, Fault, RunReason},
-    pipeline::{System, chain, clock_skew_ms, until_stopped},
+    pipeline::{System, chain, service_time_ms, until_stopped},
     state::State,
 };
 
@@ -21,8 +21,7 @@ pub async fn erase_vanished(settings: Settings, stop: CancellationToken, system:
         // `_vanished_at` is a time of the service's clock, so the difference of the clocks is added.
         let state = State::open_read_only(&settings.state_path)?;
         let here_ms = system.clock.now_ms();
-        let skew_ms = state.map(|state| clock_skew_ms(&state, here_ms)).transpose()?.flatten();
-        let now_ms = here_ms + skew_ms.unwrap_or(0);
+        let now_ms = state.map_or(Ok(here_ms), |state| service_time_ms(&state, here_ms))?;
         let request = EraseRequest::vanished(now_ms.saturating_sub(i64::from(days) * DAY_MS));
         let mut erase = Erase::open_in(settings, request, stop, system)?;
         let plan = erase.plan()?;

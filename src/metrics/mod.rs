@@ -4,10 +4,8 @@
 //! address. Every series also has the labels of the installation: the environment and the host of the service.
 
 mod list;
-mod sync_metrics;
 
-pub use list::{ALL, INSTALLATION_LABELS, Kind, Metric, MetricValues, write_textfile};
-pub use sync_metrics::add_sync_status;
+pub use list::{ALL, INSTALLATION_LABELS, Kind, Metric, MetricValues, add_sync_status, write_textfile};
 
 #[cfg(test)]
 mod tests;

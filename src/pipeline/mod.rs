@@ -62,7 +62,7 @@ pub use assemble::{
     warehouse_folders,
 };
 pub use backlog::{ScopeBacklog, backlog};
-pub use clock_skew::clock_skew_ms;
+pub use clock_skew::{clock_skew_ms, service_time_ms};
 pub use clocks::{ClockComparison, ClockSample, compare_clocks, is_clock_in_doubt};
 pub use deliveries::{FlushResult, flush_deliveries};
 pub use drift::{DriftReport, drift_lines};

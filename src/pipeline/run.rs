@@ -16,7 +16,7 @@ use super::{
     PipelineError, Progress, Request, Session,
     assemble::{clear_leftovers, identity, source_settings, start_engine},
     backlog::first_sync_since,
-    clock_skew::{CLOCK_SKEW, clock_skew_ms},
+    clock_skew::CLOCK_SKEW,
     failed_start::{FailedStart, record_failed_start},
     findings::Findings,
     reconcile::check_ledgers,
@@ -104,12 +104,6 @@ impl Run {
     /// The client, for the progress bar.
     pub fn source(&self) -> &Source {
         &self.context.source
-    }
-
-    /// Returns how far the service's clock was ahead of this machine's clock at the last comparison, in milliseconds.
-    /// Returns 0 if they were never compared.
-    pub(super) fn clock_skew_ms(&self) -> Result<i64, PipelineError> {
-        Ok(clock_skew_ms(&self.context.state(), self.session.now_ms())?.unwrap_or(0))
     }
 
     /// Stores the difference between the clocks, and returns the service's time. `None` stands for a service without a

@@ -19,7 +19,7 @@ use crate::{
 };
 
 use super::{
-    Counter, DueJobs, Job, JobDelays, JobOutcome, Schedule, ServeError, ServeState, health_monitor::health_rules,
+    Counter, DueJobs, Job, JobDelays, JobOutcome, Schedule, ServeError, ServeState, monitoring::health_rules,
     notifier::Notifier, serve_state::RunningJob,
 };
 

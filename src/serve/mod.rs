@@ -3,8 +3,8 @@
 //!
 //! In reading order: [`schedule`] (cron expressions), [`due_jobs`] (decides the next job), [`daemon`] (does one job at
 //! a time); [`receiver`] (accepts deliveries), [`delivery_queue`] (stores each before it is answered), [`connections`]
-//! (limits connections); [`serve_state`] (shared state), [`health_monitor`] (derives the health), [`monitoring`]
-//! (endpoints for machines), [`status_page`] (page for people), [`notifier`] (notifies about runs).
+//! (limits connections); [`serve_state`] (shared state), [`monitoring`] (derives the health; endpoints for machines),
+//! [`status_page`] (page for people), [`notifier`] (notifies about runs).
 //!
 //! The module `pipeline` does the scans and flushes, as for single commands. A webhook only starts a run earlier.
 //! Without the webhook the next run finds the same records, so a lost webhook costs only time.
@@ -15,7 +15,6 @@ mod daemon;
 mod delivery_queue;
 mod due_jobs;
 mod error;
-mod health_monitor;
 mod monitoring;
 mod notifier;
 mod receiver;
@@ -30,7 +29,7 @@ pub use daemon::Daemon;
 pub use delivery_queue::{DeliveryQueue, Storage};
 pub use due_jobs::{DueJobs, Job, JobDelays, JobOutcome};
 pub use error::ServeError;
-pub use health_monitor::HealthMonitor;
+pub use monitoring::HealthMonitor;
 pub use schedule::{Schedule, check_schedule};
 pub use serve_state::{Counter, ServeState};
 pub use server::{Server, check_status_page, serve_receiver};

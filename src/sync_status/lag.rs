@@ -1,5 +1,6 @@
 //! The coverage and the lag of each stream: the time since the end of its newest complete window. Gaps before that
-//! window do not count. `status`, `--max-lag`, metrics, the status page and the health of `serve` share this computation.
+//! window do not count. `status`, `--max-lag`, metrics, the status page and the health of `serve` share this
+//! computation.
 
 use std::time::Duration;
 
@@ -159,18 +160,20 @@ pub fn is_selected(settings: &Settings, scope: Scope) -> bool {
     is_of_stream && is_of_survey
 }
 
-/// Returns the lag of a scope; `None` if nothing of it is complete. A range that is complete for all surveys is complete
-/// for each single survey.
+/// Returns the lag of a scope; `None` if nothing of it is complete. A range that is complete for all surveys is
+/// complete for each single survey.
 pub fn lag_secs(scopes: &[ScopeStatus], scope: Scope) -> Option<i64> {
     let covering = scopes.iter().filter(|known| known.scope == scope || known.scope == Scope::all(scope.stream));
     covering.filter_map(|known| known.lag_secs).min()
 }
 
-/// The lag of one configured stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The lag of a stream, or of a survey that is read alone.
+#[derive(Clone, Debug, Serialize)]
 pub struct StreamLag {
-    pub stream: Stream,
-    /// `None` if nothing of the stream is complete.
+    pub stream: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub survey_id: Option<i64>,
+    /// Seconds since the end of the newest complete window; `None` if nothing is complete.
     pub lag_secs: Option<i64>,
 }
 
@@ -180,7 +183,7 @@ pub fn stream_lags(settings: &Settings, scopes: &[ScopeStatus]) -> Vec<StreamLag
     let of_stream = |stream: Stream| {
         let single_surveys = scopes.iter().filter(|known| known.scope.stream == stream).map(|known| known.lag_secs);
         let lag_secs = lag_secs(scopes, Scope::all(stream)).or_else(|| single_surveys.flatten().max());
-        StreamLag { stream, lag_secs }
+        StreamLag { stream: stream.name(), survey_id: None, lag_secs }
     };
     settings.streams.iter().map(|settings| of_stream(settings.stream)).collect()
 }
@@ -191,17 +194,7 @@ pub struct LagCheck {
     /// The allowed lag.
     max_lag_secs: u64,
     /// The scopes that are further behind than allowed.
-    behind: Vec<LateScope>,
-}
-
-/// A stream, or a survey that is read alone, that is further behind than allowed.
-#[derive(Clone, Debug, Serialize)]
-pub struct LateScope {
-    pub stream: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub survey_id: Option<i64>,
-    /// Seconds since the end of the newest complete window; `None` if nothing is complete.
-    pub lag_secs: Option<i64>,
+    behind: Vec<StreamLag>,
 }
 
 impl LagCheck {
@@ -211,7 +204,7 @@ impl LagCheck {
         let max_secs = i64::try_from(max_lag_secs).unwrap_or(i64::MAX);
         let mut behind = Vec::new();
         for stream in settings.streams.iter().map(|stream| stream.stream) {
-            let late = |survey_id, lag_secs| LateScope { stream: stream.name(), survey_id, lag_secs };
+            let late = |survey_id, lag_secs| StreamLag { stream: stream.name(), survey_id, lag_secs };
             let of_stream = || scopes.iter().filter(|known| known.scope.stream == stream && known.lag_secs.is_some());
             if of_stream().next().is_none() {
                 behind.push(late(None, None));
@@ -228,7 +221,7 @@ impl LagCheck {
     }
 
     /// Returns each scope that is behind, with a sentence such as `responses: 3 days behind, limit 26 h`.
-    pub fn sentences(&self) -> impl Iterator<Item = (&LateScope, String)> {
+    pub fn sentences(&self) -> impl Iterator<Item = (&StreamLag, String)> {
         self.behind.iter().map(|scope| {
             let survey = scope.survey_id.map(|id| format!(" of survey {id}")).unwrap_or_default();
             let behind = |secs: i64| format!("{} behind", format_duration(secs.unsigned_abs()));
@@ -290,7 +283,7 @@ mod tests {
         assert_eq!(behind(7300, &with_survey), [""; 0]);
         let of_responses = |lags: &[ScopeStatus]| {
             let lags = stream_lags(&settings, lags);
-            lags.into_iter().find(|lag| lag.stream == Stream::Responses).unwrap().lag_secs
+            lags.into_iter().find(|lag| lag.stream == "responses").unwrap().lag_secs
         };
         assert_eq!(of_responses(&with_survey), Some(100), "the lag of all surveys");
         with_survey.remove(0);

@@ -53,9 +53,9 @@ pub struct ProofStatus {
     pub end_words: Vec<String>,
 }
 
-/// Returns the proofs of the selected streams in a range; `None` stands for the whole coverage. `covered` are the scopes
-/// that have coverage, and `now_ms` is the service's time. With a range, enabled streams without coverage are included
-/// as never read.
+/// Returns the proofs of the selected streams in a range; `None` stands for the whole coverage. `covered` are the
+/// scopes that have coverage, and `now_ms` is the service's time. With a range, enabled streams without coverage are
+/// included as never read.
 pub fn proofs(settings: &Settings, covered: &[ScopeStatus], range: Option<Window>, now_ms: i64) -> Vec<ProofStatus> {
     let is_enabled = |scope: Scope| settings.streams.iter().any(|stream| stream.stream == scope.stream);
     let mut all = Vec::new();

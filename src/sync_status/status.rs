@@ -1,5 +1,5 @@
-//! The status of synchronisation, read once from the checkpoints. The command `status`, the status page, metrics, health
-//! and notifications all show this status.
+//! The status of synchronisation, read once from the checkpoints. The command `status`, the status page, metrics,
+//! health and notifications all show this status.
 
 use std::{collections::BTreeMap, ops::ControlFlow};
 

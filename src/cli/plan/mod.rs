@@ -75,8 +75,8 @@ pub(super) fn run(args: &PlanArgs, context: Context) -> Result<u8, CommandError>
 
 /// The values of the checkpoints that a plan needs.
 struct StoredValues {
-    /// Milliseconds by which the service's clock is ahead of this machine's clock; 0 if unknown.
-    clock_skew_ms: i64,
+    /// The service's time by the stored difference of the clocks.
+    service_ms: i64,
     /// Number of scans that an earlier run began and did not finish.
     unfinished_scans: usize,
     ties: Ties,
@@ -86,13 +86,13 @@ struct StoredValues {
 
 impl StoredValues {
     fn read(state: Option<&State>, settings: &Settings) -> Result<StoredValues, StateError> {
-        let Some(state) = state else {
-            return Ok(StoredValues { clock_skew_ms: 0, unfinished_scans: 0, ties: Ties::Unknown, wait: None });
-        };
         let now_ms = clock::now_ms();
+        let Some(state) = state else {
+            return Ok(StoredValues { service_ms: now_ms, unfinished_scans: 0, ties: Ties::Unknown, wait: None });
+        };
         let until_ms = pipeline::retry_after_until_ms(state, now_ms)?;
         Ok(StoredValues {
-            clock_skew_ms: pipeline::clock_skew_ms(state, now_ms)?.unwrap_or(0),
+            service_ms: pipeline::service_time_ms(state, now_ms)?,
             unfinished_scans: state.unfinished_scans()?.len(),
             ties: state.behaviour::<Ties>(behaviour_names::TIES)?.map_or(Ties::Unknown, |(ties, _)| ties),
             wait: until_ms.map(|until_ms| RateLimitWait::new(until_ms, now_ms, settings.throttle.patience)),
@@ -111,7 +111,7 @@ fn plan(args: &PlanArgs, settings: &Settings, context: &Context) -> Result<Plan,
     let backfill = |now_ms: i64| args.from.map(|from| Window::new(from, args.to.unwrap_or(now_ms)));
     let backlog_at = |now_ms: i64| Ok(pipeline::backlog(settings, state.as_ref(), backfill(now_ms), now_ms)?);
     let mut probed = if args.probe { Some(probe(settings, context, backlog_at)?) } else { None };
-    let now_ms = probed.as_ref().map_or_else(|| clock::now_ms() + stored.clock_skew_ms, |probed| probed.now_ms);
+    let now_ms = probed.as_ref().map_or(stored.service_ms, |probed| probed.now_ms);
     let (backlog, samples) = match &mut probed {
         Some(probed) => (std::mem::take(&mut probed.backlog), std::mem::take(&mut probed.samples)),
         None => (backlog_at(now_ms)?, Vec::new()),

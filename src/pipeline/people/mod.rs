@@ -25,6 +25,7 @@ use crate::{
 
 use super::{
     Failure, PeopleSelection, PipelineError, Run,
+    clock_skew::service_time_ms,
     commit::{Committed, apply_and_commit},
     scan::CompletedScan,
     threads::blocking,
@@ -174,10 +175,9 @@ impl Run {
             // Publishing releases the files, and makes the rows of this run visible to the reader below.
             self.publish(destination).await?;
         }
-        let here_ms = self.session.now_ms();
         let now_ms = match self.context.source.service_now_ms() {
             Some(now_ms) => now_ms,
-            None => here_ms + self.clock_skew_ms()?,
+            None => service_time_ms(&self.context.state(), self.session.now_ms())?,
         };
         let intervals = refresh_intervals(&self.session.settings.users, now_ms);
         let (warehouse, state) = (self.session.settings.warehouse.clone(), self.context.state.clone());

@@ -1,17 +1,13 @@
 //! The status page of `serve` at `/`: the health, the progress of the current run, the complete days, the last runs.
 //! The page is read-only, works without a script, and shows no person and no secret. The script follows `/events`.
 //!
-//! In reading order: [`access`] (who may see the page), [`page_data`] (the values), [`view`]
-//! with [`calendar`] and [`run_table`] (the markup), [`page_cache`] (renders once for all readers), [`events`] (sends
-//! changes).
+//! In reading order: [`access`] (who may see the page), [`page_data`] (the values), [`view`] and [`tables`] (the
+//! markup), [`live`] (renders once for all readers, and sends changes).
 
 mod access;
-mod calendar;
-mod events;
-mod page_cache;
+mod live;
 mod page_data;
-mod run_table;
-mod timestamp;
+mod tables;
 mod view;
 
 use std::{sync::Arc, time::Duration};
@@ -30,7 +26,7 @@ use tokio::time::timeout;
 use access::AccessDenied;
 
 pub(super) use access::Access;
-pub(super) use page_cache::StatusPage;
+pub(super) use live::StatusPage;
 
 /// The largest login form, in bytes.
 const FORM_BYTES_MAX: usize = 4 * 1024;
@@ -51,7 +47,7 @@ pub(super) fn router(page: StatusPage) -> Router {
     let page = Arc::new(page);
     let guarded = Router::new()
         .route("/", get(show))
-        .route("/events", get(events::events))
+        .route("/events", get(live::events))
         .route("/api/status", get(as_json))
         .route_layer(from_fn_with_state(Arc::clone(&page), guard));
     let open = Router::new()

@@ -14,10 +14,8 @@ use crate::{
 
 use super::{
     access::AccessDenied,
-    calendar::{COVERAGE_STATES, calendar},
-    page_data::{CurrentJob, Deliveries, HealthSummary, PageData, RateLimit, ScopeCalendar},
-    run_table::{mark, rejects, runs},
-    timestamp::{Timestamp, age},
+    page_data::{CurrentJob, Deliveries, HealthSummary, PageData, RateLimit, ScopeCalendar, Timestamp, age},
+    tables::{COVERAGE_STATES, calendar, mark, rejects, runs},
 };
 
 /// The name of the part in the page's head.
