@@ -5,7 +5,7 @@
 
 mod list;
 
-pub use list::{ALL, INSTALLATION_LABELS, Kind, Metric, MetricValues, add_sync_status, write_textfile};
+pub use list::{ALL, INSTALLATION_LABELS, Metric, MetricValues, add_sync_status, write_textfile};
 
 #[cfg(test)]
 mod tests;

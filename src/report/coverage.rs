@@ -151,13 +151,10 @@ pub(super) fn coverage(
     });
     let left_out = scopes.len().saturating_sub(SCOPES_MAX);
     scopes.truncate(SCOPES_MAX);
-    let bounding_ranges =
-        scopes.iter().filter(|coverage| coverage.scope.stream.is_windowed()).filter_map(ScopeCoverage::bounding_range);
-    let bounding_range = bounding_ranges
-        .reduce(|one, other| Window::new(one.start_ms.min(other.start_ms), one.end_ms.max(other.end_ms)));
-    let days = bounding_range.filter(|bounding_range| !bounding_range.is_empty()).map(|bounding_range| {
-        let (first, last) =
-            (bounding_range.start_ms.div_euclid(DAY_MS), (bounding_range.end_ms - 1).div_euclid(DAY_MS));
+    let windowed = scopes.iter().filter(|coverage| coverage.scope.stream.is_windowed());
+    let with_maps: IntervalSet = windowed.filter_map(ScopeCoverage::bounding_range).collect();
+    let days = with_maps.bounding_range().map(|range| {
+        let (first, last) = (range.start_ms.div_euclid(DAY_MS), (range.end_ms - 1).div_euclid(DAY_MS));
         (first, first.max(last - i64::from(days_max) + 1), last)
     });
     Ok(Coverage {

@@ -14,7 +14,7 @@ pub use health::{Health, HealthReason, HealthRules, MAX_LAG, reason_codes};
 pub use lag::{LagCheck, PresentTime, ScopeStatus, StreamLag, is_selected, lag_secs, stream_lags};
 pub use proofs::{IntervalState, ProofStatus, proofs};
 pub use runs::{FailedRun, Run, RunStatus, RunSummary};
-pub use status::{LastDrift, RECENT_RUNS_MAX, ScanStatus, ServeStatus, Status, UsersStatus, WaitingErasure};
+pub use status::{RECENT_RUNS_MAX, ScanStatus, ServeStatus, Status, UsersStatus, WaitingErasure};
 
 #[cfg(test)]
 mod tests;

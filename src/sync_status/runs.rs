@@ -87,6 +87,11 @@ impl Run {
         let report = StoredReport::parse(entry.report.as_deref());
         Run { summary: RunSummary::new(entry, &report, holder), report }
     }
+
+    /// Returns the report as JSON; `None` if the run recorded no report.
+    pub fn json(&self) -> Option<Value> {
+        self.report.get("").filter(|json: &Value| !json.is_null())
+    }
 }
 
 /// The part of a failed run that decides which later run resolves the failure.

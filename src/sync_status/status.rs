@@ -76,8 +76,10 @@ pub struct Status {
     /// The state of `serve`; `None` if it never ran with this state file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serve: Option<ServeStatus>,
-    #[serde(flatten)]
-    pub last_drift: LastDrift,
+    /// The drift that the newest of the shown runs found, with the same fields as in the run JSON. Runs whose JSON has
+    /// no such fields, such as `verify`, are skipped.
+    pub drift: Vec<DriftReport>,
+    pub drift_unlisted: u64,
 
     /// When the status was read, epoch milliseconds by this machine.
     #[serde(skip)]
@@ -152,23 +154,6 @@ pub struct WaitingErasure {
     pub people: usize,
     /// Earliest end of the suppression, by the service's clock.
     pub until: String,
-}
-
-/// The drift that the newest of the shown runs found, with the same fields as in the run JSON. Runs whose JSON has no
-/// such fields, such as `verify`, are skipped.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct LastDrift {
-    pub drift: Vec<DriftReport>,
-    pub drift_unlisted: u64,
-}
-
-impl LastDrift {
-    fn of(runs: &[Run]) -> LastDrift {
-        let drift = |run: &Run| {
-            Some(LastDrift { drift: run.report.get("/drift")?, drift_unlisted: run.report.get("/drift_unlisted")? })
-        };
-        runs.iter().find_map(drift).unwrap_or_default()
-    }
 }
 
 /// The state of `serve`.
@@ -286,8 +271,9 @@ impl Status {
             exit_code: Some(i64::from(report.header.exit_code)),
             report: serde_json::to_string(report).ok(),
         };
-        self.last_report = serde_json::to_value(report).ok();
-        let run = Run::from_entry(entry, None).summary;
+        let run = Run::from_entry(entry, None);
+        self.last_report = run.json();
+        let run = run.summary;
         if run.is_failure() {
             self.failures_in_a_row += 1;
             self.last_failure = Some(run.clone());
@@ -314,7 +300,8 @@ impl Status {
             if is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         let shown = &self.recent_runs[..self.recent_runs.len().min(RUNS_SHOWN)];
-        self.last_drift = LastDrift::of(shown);
+        let drift = |run: &Run| Some((run.report.get("/drift")?, run.report.get("/drift_unlisted")?));
+        (self.drift, self.drift_unlisted) = shown.iter().find_map(drift).unwrap_or_default();
         self.runs = shown.iter().map(|run| RunStatus::new(&run.summary)).collect();
         self.running = holder.as_ref().map(ToString::to_string);
         Ok(())
@@ -323,14 +310,15 @@ impl Status {
     /// Adds a run that is earlier than all runs added before. `successes` are the successful sync runs added before.
     /// Returns true for a success that resolves every earlier failure and is not the newest sync run: a kill before the
     /// newest run may not have been notified yet.
-    fn add_earlier_run(&mut self, Run { summary: run, report }: &Run, successes: &mut Vec<RunSummary>) -> bool {
+    fn add_earlier_run(&mut self, earlier: &Run, successes: &mut Vec<RunSummary>) -> bool {
+        let run = &earlier.summary;
         self.last_run.get_or_insert_with(|| run.clone());
         if !SYNC_COMMANDS.contains(&run.command.as_str()) || run.is_running() {
             return false;
         }
         if self.last_ended.is_none() {
             self.last_ended = Some(run.clone());
-            self.last_report = report.get("").filter(|json: &serde_json::Value| !json.is_null());
+            self.last_report = earlier.json();
         }
         if run.is_success() {
             let resolves_all = run.resolves(&FailedRun::default()) && !self.is_last_ended(run);

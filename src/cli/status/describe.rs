@@ -4,8 +4,7 @@ use crate::{
     model::{Scope, format_duration, format_second},
     pipeline::{RunReason, drift_lines},
     sync_status::{
-        IntervalState, LagCheck, LastDrift, ProofStatus, ScanStatus, ScopeStatus, ServeStatus, Status, UsersStatus,
-        WaitingErasure,
+        IntervalState, LagCheck, ProofStatus, ScanStatus, ScopeStatus, ServeStatus, Status, UsersStatus, WaitingErasure,
     },
 };
 
@@ -35,7 +34,7 @@ pub(super) fn describe(status: &Status) -> String {
     if let Some(serve) = &status.serve {
         text.push_str(&describe_serve(serve));
     }
-    text.push_str(&describe_drift(&status.last_drift));
+    text.push_str(&describe_drift(status));
     text.push_str(&describe_limits(status));
     text.push_str(&describe_known(&status.behaviours));
     text
@@ -109,8 +108,8 @@ fn describe_runs(status: &Status) -> String {
     text
 }
 
-fn describe_drift(LastDrift { drift, drift_unlisted }: &LastDrift) -> String {
-    let lines = drift_lines(drift, *drift_unlisted);
+fn describe_drift(status: &Status) -> String {
+    let lines = drift_lines(&status.drift, status.drift_unlisted);
     let heading = if lines.is_empty() { "" } else { "\nunknown to this version, in the last run:\n" };
     heading.to_owned() + &lines.iter().map(|line| format!("  {line}\n")).collect::<String>()
 }
