@@ -1,7 +1,7 @@
 //! The status as text.
 
 use crate::{
-    model::{Scope, format_duration, format_second},
+    model::{format_duration, format_second},
     pipeline::{RunReason, drift_lines},
     sync_status::{
         IntervalState, LagCheck, ProofStatus, ScanStatus, ScopeStatus, ServeStatus, Status, UsersStatus, WaitingErasure,
@@ -9,7 +9,7 @@ use crate::{
 };
 
 use super::super::{
-    printer::{counted, outcome_words, scope_name},
+    printer::{counted, outcome_words},
     service_profile::describe_known,
 };
 
@@ -55,7 +55,7 @@ fn service_line(status: &Status) -> String {
 fn describe_scope(scope: &ScopeStatus) -> String {
     let unknown = || "rows unknown (the warehouse cannot be read now)".to_owned();
     let rows = scope.rows.map_or_else(unknown, |rows| format!("{rows} rows"));
-    let name = name_of(scope.scope);
+    let name = scope.scope;
     let lag = scope.lag_secs.map_or("unknown".to_owned(), |secs| format_duration(secs.unsigned_abs()));
     let mut text = format!("\n{name}: {rows}, lag {lag}, oldest scan {}\n", scope.oldest_scan);
     for range in &scope.complete {
@@ -72,10 +72,6 @@ fn describe_scope(scope: &ScopeStatus) -> String {
         ));
     }
     text
-}
-
-fn name_of(scope: Scope) -> String {
-    scope_name(scope.stream.name(), scope.survey_id)
 }
 
 fn describe_unfinished(scans: &[ScanStatus]) -> String {
@@ -183,7 +179,7 @@ fn describe_proofs(proofs: &[ProofStatus]) -> String {
         if last != Some(proof.scope) {
             let is_windowed = proof.scope.stream.is_windowed();
             let note = if is_windowed { "" } else { " (without windows: each scan reads all)" };
-            text.push_str(&format!("\n{}{note}\n", name_of(proof.scope)));
+            text.push_str(&format!("\n{}{note}\n", proof.scope));
             last = Some(proof.scope);
         }
         text.push_str(&describe_interval(proof));

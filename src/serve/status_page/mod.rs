@@ -81,9 +81,8 @@ async fn guard(State(page): State<Arc<StatusPage>>, request: Request, next: Next
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     let checked = page.access.check(request.headers()).await;
     match checked {
-        _ if !is_read => next.run(request).await,
-        Ok(()) => next.run(request).await,
-        Err(reason) => refused(reason, request.uri().path() == "/"),
+        Err(reason) if is_read => refused(reason, request.uri().path() == "/"),
+        _ => next.run(request).await,
     }
 }
 

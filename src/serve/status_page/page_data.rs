@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::{
-    model::{DAY_MS, TimeParts, format_duration},
+    model::{DAY_MS, Scope, TimeParts, format_duration},
     pipeline::{DriftReport, Reading, ScopeBacklog},
     report::{CoverageState, ScopeCoverage, format::day_text, squares::class},
     sync_status::{HealthReason, Run, RunSummary, Status, lag_secs},
@@ -111,8 +111,8 @@ pub(super) struct PageData {
 /// A stream, or a survey that is read alone.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct ScopeCalendar {
-    pub stream: &'static str,
-    pub survey_id: Option<i64>,
+    #[serde(flatten)]
+    pub scope: Scope,
     /// Seconds since the end of the newest complete window; `None` if nothing is complete.
     pub lag_secs: Option<i64>,
     pub complete_from: Option<Timestamp>,
@@ -298,8 +298,7 @@ fn scope_calendar(backlog: &ScopeBacklog, status: &Status) -> ScopeCalendar {
     let range = coverage.bounding_range();
     let is_windowed = backlog.scope.stream.is_windowed();
     ScopeCalendar {
-        stream: backlog.scope.stream.name(),
-        survey_id: backlog.scope.survey_id,
+        scope: backlog.scope,
         lag_secs: lag_secs(&status.scopes, backlog.scope),
         complete_from: range.filter(|_| is_windowed).map(|range| Timestamp(range.start_ms)),
         complete_until: range.map(|range| Timestamp(range.end_ms)),
@@ -376,7 +375,7 @@ mod tests {
     use super::*;
     use crate::{
         config::{Overrides, Settings, resolve},
-        model::{FlagSet, NEEDS_RECHECK_MS, Proof, RunId, Scan, ScanId, Scope, Stream, Window},
+        model::{FlagSet, NEEDS_RECHECK_MS, Proof, RunId, Scan, ScanId, Stream, Window},
         state::{ScanCheckpoint, State},
         sync_status::RECENT_RUNS_MAX,
     };
@@ -428,7 +427,7 @@ mod tests {
         assert_eq!((runs.len(), runs[0].drift.len(), runs[0].drift_left_out), (RECENT_RUNS_MAX, DRIFT_MAX, 385));
         assert_eq!((runs[0].rows.inserted, runs[0].rejected.len()), (5, 1));
         let streams: Vec<_> = status.backlog.iter().map(|backlog| scope_calendar(backlog, &status)).collect();
-        let responses = streams.iter().find(|stream| stream.stream == "responses").unwrap();
+        let responses = streams.iter().find(|stream| stream.scope.stream == Stream::Responses).unwrap();
         let days: i64 = responses.days.iter().map(|range| range.last - range.first + 1).sum();
         assert!((WEEKS * 7 - 6..=WEEKS * 7).contains(&days), "{days}");
         for state in ["doubt", "again", "never"] {
@@ -436,7 +435,7 @@ mod tests {
         }
         let markup: usize = streams
             .iter()
-            .map(|scope| super::super::tables::calendar(scope, scope.stream).into_string().len())
+            .map(|scope| super::super::tables::calendar(scope, scope.scope.stream.name()).into_string().len())
             .chain([super::super::tables::runs(&runs).into_string().len()])
             .sum();
         assert!(markup < 100_000, "{markup}");

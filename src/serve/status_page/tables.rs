@@ -38,7 +38,7 @@ pub(super) const COVERAGE_STATES: [CoverageState; 5] = [
 /// Renders the calendar and the table of a stream; nothing for a stream without days.
 pub(super) fn calendar(scope: &ScopeCalendar, name: &str) -> Markup {
     let Some(first) = scope.days.first().map(|range| range.first) else { return html! {} };
-    let id = format!("days-{}-{}", scope.stream, scope.survey_id.unwrap_or(0));
+    let id = format!("days-{}-{}", scope.scope.stream, scope.scope.survey_id.unwrap_or(0));
     html! {
         div.scroll.calendar tabindex="0" role="group" aria-label={ "Calendar of " (name) ": " (days_by_state(&scope.days)) } data-first=(first) {
             svg.days viewBox={ "0 0 " (LEFT + WEEKS * STEP) " " (TOP + 7 * STEP) } aria-hidden="true" focusable="false"
@@ -285,6 +285,6 @@ fn started(run: &RunDetails) -> Markup {
     html! { time datetime=(time) { (time.replace('T', " ").trim_end_matches('Z')) } }
 }
 
-fn count(number: u64) -> String {
+pub(super) fn count(number: u64) -> String {
     grouped(i64::try_from(number).unwrap_or(i64::MAX))
 }

@@ -5,17 +5,14 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::{
     model::format_duration,
-    report::{
-        format::{grouped, sanitized},
-        squares::legend,
-    },
+    report::{format::sanitized, squares::legend},
     sync_status::HealthReason,
 };
 
 use super::{
     access::AccessDenied,
     page_data::{CurrentJob, Deliveries, HealthSummary, PageData, RateLimit, ScopeCalendar, Timestamp, age},
-    tables::{COVERAGE_STATES, calendar, mark, rejects, runs},
+    tables::{COVERAGE_STATES, calendar, count, mark, rejects, runs},
 };
 
 /// The name of the part in the page's head.
@@ -241,8 +238,7 @@ fn streams(data: &PageData) -> Markup {
 
 /// Renders the coverage of a scope: its lag, its due windows and its calendar.
 fn stream(scope: &ScopeCalendar, data: &PageData) -> Markup {
-    let survey = scope.survey_id.map(|id| format!(" of survey {id}")).unwrap_or_default();
-    let name = format!("{}{survey}", scope.stream);
+    let name = scope.scope.to_string();
     let allowed = data.max_lag_secs;
     html! {
         div.stream {
@@ -286,7 +282,6 @@ fn rate_limit(limit: &RateLimit, now: Timestamp) -> Markup {
 
 /// Renders the counts of webhook deliveries.
 fn deliveries(deliveries: &Deliveries, data: &PageData) -> Markup {
-    let count = |number: u64| grouped(i64::try_from(number).unwrap_or(i64::MAX));
     html! {
         dl.facts {
             div {
