@@ -2,6 +2,7 @@
 //! table lists the same days, and the script reads out the day under the pointer or selected by the arrow keys. The
 //! tables of the last runs show their outcome, their time by part, and their rejects and drift.
 
+use chrono::{DateTime, Datelike as _};
 use maud::{Markup, html};
 
 use crate::{
@@ -98,16 +99,12 @@ fn months(days: &[DayRange]) -> Vec<(i64, String)> {
     let (Some(first), Some(last)) = (days.first().map(|range| range.first), days.last().map(|range| range.last)) else {
         return Vec::new();
     };
-    let date = |day: i64| chrono::DateTime::from_timestamp_millis(day * DAY_MS);
     let begins = (first..=last).filter_map(|day| {
-        let date = date(day)?;
-        let text = date.format("%d %b %Y").to_string();
-        let (of_month, name) = text.split_once(' ')?;
+        let date = DateTime::from_timestamp_millis(day * DAY_MS)?.date_naive();
         // A name without enough space at the right is left out.
         let x = LEFT + (day - first) / 7 * STEP;
-        let (short, year) = name.split_once(' ')?;
-        (of_month == "01" && x + 2 * STEP < LEFT + WEEKS * STEP)
-            .then(|| (x, if short == "Jan" { year.to_owned() } else { short.to_owned() }))
+        let format = if date.month() == 1 { "%Y" } else { "%b" };
+        (date.day() == 1 && x + 2 * STEP < LEFT + WEEKS * STEP).then(|| (x, date.format(format).to_string()))
     });
     begins.collect()
 }
