@@ -260,6 +260,13 @@ mod tests {
     }
 
     #[test]
+    fn the_json_of_a_scope_has_the_fields_of_the_command() {
+        let json = serde_json::to_string(&lag(Stream::Responses, Some(7), 90)).unwrap();
+        let expected = r#"{"stream":"responses","survey_id":7,"complete":[],"missing":[],"in_doubt":[],"rows":null,"lag_secs":90,"oldest_scan":""}"#;
+        assert_eq!(json, expected);
+    }
+
+    #[test]
     fn late_and_unread_streams_are_behind() {
         let settings = resolve(Overrides::default()).unwrap();
         let behind = |max_secs: u64, lags: &[ScopeStatus]| -> Vec<String> {

@@ -215,3 +215,24 @@ fn every_code_is_listed_once() {
     all.dedup();
     assert_eq!(all.len(), count);
 }
+
+#[test]
+fn the_json_of_a_status_has_the_fields_of_the_command() {
+    let mut history = History::new();
+    history.ended("sync", 0, r#"{"drift":[],"drift_unlisted":2}"#);
+    let json = serde_json::to_string(&Status { state: "s".to_owned(), ..history.status() }).unwrap();
+    let fields = [
+        r#"{"state":"s","base_url":"http://example.test","environment":"test","running":null,"streams":[],"#,
+        r#""proofs":[],"under_way":[],"requests_per_sec":null,"clock_skew_ms":null,"clock_in_doubt":false,"traits":[{"#,
+        r#"}],"runs":[{"run_id":"#,
+        r#","command":"sync","started":"1970-01-01T01:00:00Z","secs":0.001,"outcome":"done","exit_code":0}],"#,
+        r#""drift":[],"drift_unlisted":2}"#,
+    ];
+    let mut rest = json.as_str();
+    for field in fields {
+        let at = rest.find(field).unwrap_or_else(|| panic!("{field} is not in {rest}"));
+        rest = &rest[at + field.len()..];
+    }
+    assert_eq!(rest, "");
+    assert!(!json.contains("last_run") && !json.contains("backlog") && !json.contains("now_ms"), "{json}");
+}
