@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    Archive, ArchiveError, ArchiveSettings,
+    Archive, ArchiveError, ArchiveSettings, FileHeader,
     frame::{self, Frame, FrameError},
     read_pages, reader,
     store::{REWRITE_SUFFIX, UNDER_WAY},
@@ -51,7 +51,7 @@ pub fn rewrite<E: From<ArchiveError>>(
 ) -> Result<RewriteCounts, E> {
     let mut counts = RewriteCounts::default();
     // The first pass only counts, because most files do not change.
-    each_frame(path, |_, frame| {
+    each_frame(path, |frame| {
         if let Some(body) = body_of(&frame) {
             counts.pages += 1;
             if let Some(changed) = change(body)? {
@@ -64,14 +64,8 @@ pub fn rewrite<E: From<ArchiveError>>(
     if counts.changed == 0 || is_trial {
         return Ok(counts);
     }
-    let replacement = files::with_suffix(path, REWRITE_SUFFIX);
-    if let Err(error) = write_changed(path, &replacement, &mut change) {
-        // Remove the incomplete copy, because it may contain the records to remove. The first error is returned.
-        fs::remove_file(&replacement).ok();
-        return Err(error);
-    }
-    failpoints.hit(DurableStep::PagesRewritten).map_err(ArchiveError::io("replace", path))?;
-    files::replace(&replacement, path).map_err(ArchiveError::io("replace", path))?;
+    let (_, header) = reader::open(path)?;
+    replace(path, failpoints, &header, change)?;
     Ok(counts)
 }
 
@@ -93,61 +87,56 @@ impl Archive {
         for path in archive.committed()?.into_iter().chain(archive.spools()?) {
             // A run that was killed while it created the file leaves a file without a header.
             let Ok(pages) = read_pages(&path) else { continue };
-            let header = pages.header();
+            let mut header = pages.header().clone();
             if header.is_of(to_url, to_environment) {
                 continue;
             }
             if !header.is_of(from_url, from_environment) {
-                return Err(ArchiveError::other_service(path, header, from_url, from_environment));
+                return Err(ArchiveError::other_service(path, &header, from_url, from_environment));
             }
-            pending.push(path);
+            (header.base_url, header.environment) = (to_url.to_owned(), to_environment.to_owned());
+            pending.push((path, header));
         }
-        pending.iter().try_for_each(|path| rebind_file(path, to_url, to_environment))?;
+        for (path, header) in &pending {
+            let failpoints = Failpoints::default();
+            replace(path, &failpoints, header, |_| Ok::<_, ArchiveError>(None))?;
+        }
         Ok(pending.len() as u64)
     }
 }
 
-/// Replaces a file by a copy with another service and environment in its header.
-fn rebind_file(path: &Path, base_url: &str, environment: &str) -> Result<(), ArchiveError> {
-    let mut header = read_pages(path)?.header().clone();
-    (header.base_url, header.environment) = (base_url.to_owned(), environment.to_owned());
+/// Replaces a file by a copy with this header and with the changed pages. If writing fails, the old file stays.
+fn replace<E: From<ArchiveError>>(
+    path: &Path,
+    failpoints: &Failpoints,
+    header: &FileHeader,
+    change: impl FnMut(&[u8]) -> Result<Option<PageChange>, E>,
+) -> Result<(), E> {
     let replacement = files::with_suffix(path, REWRITE_SUFFIX);
-    let write = || -> Result<(), ArchiveError> {
-        let failed = |source| ArchiveError::io("write", &replacement)(source);
-        let mut out = BufWriter::with_capacity(1 << 20, File::create(&replacement).map_err(failed)?);
-        frame::write_header(&mut out, &header).map_err(failed)?;
-        each_frame(path, |_, frame| {
-            let bytes = encoded(frame, None);
-            bytes.and_then(|bytes| out.write_all(&bytes)).map_err(failed)
-        })?;
-        let file = out.into_inner().map_err(|error| failed(error.into_error()))?;
-        file.sync_all().map_err(failed)
-    };
-    if let Err(error) = write() {
+    if let Err(error) = write_changed(path, &replacement, header, change) {
+        // Remove the incomplete copy, because it may contain the records to remove. The first error is returned.
         fs::remove_file(&replacement).ok();
         return Err(error);
     }
-    files::replace(&replacement, path).map_err(ArchiveError::io("replace", path))
+    failpoints.hit(DurableStep::PagesRewritten).map_err(ArchiveError::io("replace", path))?;
+    files::replace(&replacement, path).map_err(ArchiveError::io("replace", path))?;
+    Ok(())
 }
 
-/// Writes a copy of a file with the changed pages, durably.
+/// Writes a copy of a file with this header and with the changed pages, durably.
 fn write_changed<E: From<ArchiveError>>(
     path: &Path,
     replacement: &Path,
-    change: &mut impl FnMut(&[u8]) -> Result<Option<PageChange>, E>,
+    header: &FileHeader,
+    mut change: impl FnMut(&[u8]) -> Result<Option<PageChange>, E>,
 ) -> Result<(), E> {
     let file = File::create(replacement).map_err(ArchiveError::io("create", replacement))?;
     let mut out = BufWriter::with_capacity(1 << 20, file);
-    let mut has_header = false;
-    each_frame(path, |header, frame| {
-        let failed = ArchiveError::io("write", replacement);
-        if !has_header {
-            frame::write_header(&mut out, header).map_err(ArchiveError::io("write", replacement))?;
-            has_header = true;
-        }
-        let changed = body_of(&frame).map(&mut *change).transpose()?.flatten();
-        let bytes = encoded(frame, changed);
-        bytes.and_then(|bytes| out.write_all(&bytes)).map_err(failed)?;
+    frame::write_header(&mut out, header).map_err(ArchiveError::io("write", replacement))?;
+    each_frame(path, |frame| {
+        let changed = body_of(&frame).map(&mut change).transpose()?.flatten();
+        let written = encoded(frame, changed).and_then(|bytes| out.write_all(&bytes));
+        written.map_err(ArchiveError::io("write", replacement))?;
         Ok::<(), E>(())
     })?;
     let file = out.into_inner().map_err(|error| ArchiveError::io("write", replacement)(error.into_error()))?;
@@ -187,13 +176,10 @@ fn body_of(frame: &Frame) -> Option<&[u8]> {
     }
 }
 
-/// Calls `each` with the file's header and every frame in order. Reading ends at the torn tail of an unfinished scan. A
+/// Calls `each` with every frame in order. Reading ends at the torn tail of an unfinished scan. A
 /// torn frame in a complete scan is an error.
-fn each_frame<E: From<ArchiveError>>(
-    path: &Path,
-    mut each: impl FnMut(&super::FileHeader, Frame) -> Result<(), E>,
-) -> Result<(), E> {
-    let (mut input, header) = reader::open(path)?;
+fn each_frame<E: From<ArchiveError>>(path: &Path, mut each: impl FnMut(Frame) -> Result<(), E>) -> Result<(), E> {
+    let (mut input, _) = reader::open(path)?;
     // Only the spool of an unfinished scan may have a torn tail. In other files the frames after a torn frame would be
     // neither searched nor copied.
     let may_be_torn = path.parent().is_some_and(|folder| folder.ends_with(UNDER_WAY));
@@ -203,7 +189,7 @@ fn each_frame<E: From<ArchiveError>>(
             Ok(Some((frame, _))) => {
                 pages += usize::from(body_of(&frame).is_some());
                 is_complete |= frame == Frame::End;
-                each(&header, frame)?;
+                each(frame)?;
             }
             Ok(None) => return Ok(()),
             // The torn tail of an unfinished scan is truncated when the scan resumes.

@@ -204,22 +204,16 @@ impl Archive {
         self.under_way_folder().join(format!("{scan}.pages"))
     }
 
-    /// Returns the incomplete replacement files of rewrites that were killed.
-    pub fn unfinished(&self) -> Result<Vec<PathBuf>, ArchiveError> {
-        let is_unfinished = |path: &PathBuf| path.to_string_lossy().ends_with(REWRITE_SUFFIX);
+    /// Removes the incomplete replacement files of rewrites that were killed.
+    pub fn remove_unfinished(&self) -> Result<(), ArchiveError> {
+        let is_unfinished = |path: &&PathBuf| path.to_string_lossy().ends_with(REWRITE_SUFFIX);
         let mut files = files_in(&self.under_way_folder())?;
         for stream in folders_in(&self.settings.root)? {
             for month in folders_in(&stream)? {
                 files.extend(files_in(&month)?);
             }
         }
-        files.retain(is_unfinished);
-        Ok(files)
-    }
-
-    /// Removes a file of [`Archive::unfinished`].
-    pub fn remove_unfinished(&self, path: &Path) -> Result<(), ArchiveError> {
-        self.remove(path)
+        files.iter().filter(is_unfinished).try_for_each(|path| self.remove(path))
     }
 
     fn remove(&self, path: &Path) -> Result<(), ArchiveError> {

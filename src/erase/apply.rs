@@ -1,36 +1,34 @@
-//! Runs an erasure from the lease to the receipt; [`Erase::apply`] shows the order of the steps.
+//! Runs an erasure from the lease to the receipt; [`Erase::apply`] shows the order of the steps. [`erase_vanished`]
+//! erases sessions that the service no longer returns: `[erase] on_vanish = "erase"`.
 
-use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    EraseError, EraseRequest, Plan, Purged, Reason, Receipt,
-    archive::{self, RecordsOf},
-    journal::{Journal, Journals},
-    plan::{self, ARCHIVE_RECORDS, PUSH_RESULTS, RECORDINGS},
+    EraseError, EraseRequest, Plan, Purged, Reason, Receipt, SearchReport,
+    error::in_each,
+    journal::{Journal, Journals, OpenJournal},
+    place::{hard_linked, search},
+    places::{REMOVED_LAST, places},
+    plan,
     purge::purge,
-    recordings,
-    verify::{self, Search},
 };
 use crate::{
     archive::Archive,
     config::Settings,
-    load::Warehouse,
-    model::{DurableStep, Identifier, IdentifierKind, WarehouseKind, format_ms},
-    person::{
-        IdentifierKey, IdentifierMatcher, SUPPRESSION_MARGIN_MS, SuppressionEntry, SuppressionList,
-        identifying_fields_of_table, text_of_bytes,
-    },
-    pipeline::{self, PipelineError, Session, System},
-    recordings::Recordings,
-    schema::table,
+    load::{ErasureRecord, LoadError, Warehouse},
+    model::{DAY_MS, DurableStep, Fault, Identifier, IdentifierKind, RunReason, WarehouseKind, format_ms},
+    person::{SUPPRESSION_MARGIN_MS, SuppressionEntry, SuppressionList},
+    pipeline::{self, PipelineError, Session, System, chain, service_time_ms, until_stopped},
     source::Source,
-    state::{self, Inbox, State},
+    state::State,
 };
 
-/// The location of the stored reports of runs in a receipt.
-const STATE_REPORTS: &str = "state reports";
 /// The delay before the service purges a person, if a request names no delay. The service's contract says so.
 const DELAY_DEFAULT: Duration = Duration::from_secs(10 * 86_400);
 /// The maximum delay that a request may name: a year.
@@ -42,7 +40,6 @@ pub struct Erase {
     archive: Archive,
     destinations: Vec<Warehouse>,
     list: SuppressionList,
-    key: IdentifierKey,
     journals: Journals,
     /// The journal of an interrupted attempt. `None` before [`Erase::plan`], or if there was no such attempt.
     journal: Option<Journal>,
@@ -66,7 +63,7 @@ impl Erase {
         system: System,
     ) -> Result<Erase, EraseError> {
         let identity = pipeline::identity(&settings)?;
-        settings.require_warehouse().map_err(PipelineError::Config)?;
+        settings.require_warehouse()?;
         let source_settings = if request.local_only { None } else { Some(pipeline::source_settings(&settings)?) };
         require_paths(&settings)?;
         let session = Session::open(&settings, &identity, "erase", &system)?;
@@ -78,9 +75,8 @@ impl Erase {
         pipeline::clear_leftovers(&settings)?;
         let destinations = session.warehouses(&stop, None)?;
         let mut list = SuppressionList::read(&settings.erasures_folder())?;
-        let key = list.key()?;
-        let journals = Journals::new(&settings.erasures_folder(), key.clone(), system.failpoints);
-        Ok(Erase { request, archive, destinations, list, key, journals, journal: None, source, session })
+        let journals = Journals::new(&settings.erasures_folder(), list.key()?, system.failpoints);
+        Ok(Erase { request, archive, destinations, list, journals, journal: None, source, session })
     }
 
     /// Finds the linked identifiers of the named people, or the vanished sessions, and counts what the erasure would
@@ -101,21 +97,22 @@ impl Erase {
         let is_resumed = self.journal.is_some();
         let mut plan = Plan { erasure_id, is_resumed, identifiers, others_unfinished, ..Plan::default() };
         if !plan.identifiers.named.is_empty() {
-            plan::count(&mut plan, &self.archive, &mut self.destinations)?;
-            let (people, matcher) = (plan.people(), plan.matcher());
-            plan.results = pipeline::search_results(&self.session.settings, &RecordsOf::new(&people, &matcher))?;
-            plan.recordings = recordings::count(&self.recordings()?, &people)?;
+            let people = plan.people();
+            for place in &mut places(&self.session, &self.archive, &mut self.destinations) {
+                place.find(&people, &mut plan)?;
+            }
+            let without_rows = plan.identifiers.without_rows.iter().cloned().collect();
+            plan.unknown = plan::unknown_among(without_rows, &mut self.destinations)?;
         }
-        for destination in &mut self.destinations {
-            let name = destination.name();
+        in_each(&mut self.destinations, |warehouse| {
             if !plan.identifiers.named.is_empty() {
                 // Fails here, before `Erase::apply` asks the service to purge and changes the archive.
-                destination.require_erasable().map_err(EraseError::load(name))?;
+                warehouse.require_erasable()?;
             }
             // Releases the warehouse, so that other programs can read it while a person reads the plan.
-            destination.publish().map_err(EraseError::load(name))?;
-        }
-        plan.hard_linked = verify::hard_linked(&self.session.settings)?;
+            warehouse.publish()
+        })?;
+        plan.hard_linked = hard_linked(&places(&self.session, &self.archive, &mut self.destinations))?;
         Ok(plan)
     }
 
@@ -134,23 +131,20 @@ impl Erase {
     /// Step 2 is skipped for vanished sessions, and step 3 for a local erasure.
     pub async fn apply(mut self, plan: Plan) -> Result<(Receipt, PathBuf), EraseError> {
         self.session.begin_run()?;
-        let people = plan.people();
+        let identifiers = plan.identifiers.all();
         let (earlier, begun_ms) = (self.journal.take(), self.session.started_ms);
-        let mut journal = self.journals.begin(earlier, &plan.erasure_id, begun_ms, &self.request.people, &people)?;
-        journal.hard_linked = journal.hard_linked.max(plan.hard_linked.len());
-        journal.begin_attempt(plan.counts());
-        self.journals.write(&journal)?;
+        let mut journal =
+            self.journals.begin(earlier, &plan.erasure_id, begun_ms, &self.request.people, &identifiers)?;
+        journal.content.hard_linked = journal.content.hard_linked.max(plan.hard_linked.len());
+        journal.content.begin_attempt(plan.counts.clone());
+        journal.write()?;
         if self.request.reason == Reason::Asked {
             self.suppress(&plan, &mut journal)?;
         }
         let purged = match &self.source {
             None => Purged::default(),
             Some(source) => {
-                let failpoints = &self.session.system.failpoints;
-                let delay_seconds = self.request.delay_seconds;
-                let (journals, key) = (&self.journals, &self.key);
-                let purged =
-                    purge(source, journals, key, failpoints, &mut journal, &plan.identifiers, delay_seconds).await;
+                let purged = purge(source, &mut journal, &plan.identifiers, self.request.delay_seconds).await;
                 self.session.remember(source)?;
                 purged?
             }
@@ -164,10 +158,10 @@ impl Erase {
     /// Adds the people to the suppression list. The entry can expire after the service's delay and a margin, once scans
     /// find no record of the people. A resumed erasure keeps the start of the suppression, and the time ranges that its
     /// first attempt found.
-    fn suppress(&mut self, plan: &Plan, journal: &mut Journal) -> Result<(), EraseError> {
-        let stored_ms = pipeline::service_time_ms(&self.session.state(), self.session.now_ms())?;
+    fn suppress(&mut self, plan: &Plan, journal: &mut OpenJournal) -> Result<(), EraseError> {
+        let stored_ms = service_time_ms(&self.session.state(), self.session.now_ms())?;
         let now_ms = self.source.as_ref().and_then(Source::service_now_ms).unwrap_or(stored_ms);
-        let from_ms = *journal.suppressed_from_ms.get_or_insert(now_ms);
+        let from_ms = *journal.content.suppressed_from_ms.get_or_insert(now_ms);
         let delay = self.request.delay_seconds.map_or(DELAY_DEFAULT, Duration::from_secs);
         let delay_ms = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
         // For each stream, the time ranges in which the people have rows.
@@ -179,15 +173,15 @@ impl Erase {
         for (stream, windows) in earlier.into_iter().flat_map(|entry| &entry.met) {
             met.entry(*stream).or_default().extend(windows);
         }
-        let hash =
-            |identifiers: &std::collections::BTreeSet<_>| identifiers.iter().map(|one| self.key.hash(one)).collect();
+        let hash = |identifiers: &BTreeSet<_>| identifiers.iter().map(|one| journal.journals.key.hash(one)).collect();
         let is_user = |one: &&Identifier| one.kind == IdentifierKind::UserId;
         let user_ids: Vec<&str> = plan.identifiers.named.iter().filter(is_user).map(|one| one.value.as_str()).collect();
         // Without a purge request, the service keeps the people. The entry gets no user ids, so that no later run
         // checks whether the service has purged them.
         let user_ids = if self.source.is_some() { &user_ids[..] } else { &[] };
         let unsealed = || std::io::Error::other("the system has no random bytes");
-        let users = SuppressionEntry::sealed_users(&self.key, &plan.erasure_id, user_ids).ok_or_else(unsealed);
+        let users =
+            SuppressionEntry::sealed_users(&journal.journals.key, &plan.erasure_id, user_ids).ok_or_else(unsealed);
         let users = users.map_err(EraseError::io("seal", self.session.settings.erasures_folder()))?;
         let entry = SuppressionEntry {
             users,
@@ -201,160 +195,35 @@ impl Erase {
         let failed = EraseError::io("write", self.session.settings.erasures_folder());
         self.session.system.failpoints.hit(DurableStep::SuppressionWritten).map_err(failed)?;
         self.list.put(entry)?;
-        self.journals.write(journal)
+        journal.write()
     }
 
-    /// Carries out steps 4 to 6 of [`Erase::apply`]. Writes the journal after each removal, so that the receipt of a
-    /// resumed erasure counts this removal. What the plan counts is counted also if a kill comes before the journal.
-    fn remove_and_verify(mut self, plan: &Plan, mut journal: Journal) -> Result<(Receipt, PathBuf), EraseError> {
+    /// Carries out steps 4 to 6 of [`Erase::apply`]. What the plan counts is counted also if a kill comes between a
+    /// removal and the journal.
+    fn remove_and_verify(mut self, plan: &Plan, mut journal: OpenJournal) -> Result<(Receipt, PathBuf), EraseError> {
         let people = plan.people();
-        let matcher = plan.matcher();
-        let failpoints = self.session.system.failpoints.clone();
-        let records = RecordsOf::new(&people, &matcher);
-        let removed = archive::remove(&plan.archive.found_in, &records, &failpoints)?;
-        self.note(&mut journal, ARCHIVE_RECORDS.to_owned(), removed)?;
-        self.clean_inbox(&records, &matcher, &mut journal)?;
-        let cleaned = pipeline::clean_results(&self.session.settings, &records)?;
-        self.note(&mut journal, PUSH_RESULTS.to_owned(), cleaned.rows)?;
-        let files = recordings::remove(&self.recordings()?, &people)?;
-        self.note(&mut journal, RECORDINGS.to_owned(), files)?;
-        self.remove_leftovers(&matcher, &mut journal)?;
-        for index in 0..self.destinations.len() {
-            let Some(destination) = self.destinations.get_mut(index) else { continue };
-            let name = destination.name();
-            let found = destination.erase_people(&people).map_err(EraseError::load(name))?;
-            for (table, rows) in found.rows {
-                self.note(&mut journal, format!("{name} {table}"), rows)?;
-            }
+        let mut places = places(&self.session, &self.archive, &mut self.destinations);
+        let (removed_last, removed_first) = places.split_at_mut(REMOVED_LAST);
+        for place in removed_first.iter_mut().chain(removed_last) {
+            place.remove(&people, plan, &mut journal)?;
         }
-        let user_ids = people.iter().filter(|identifier| identifier.kind == IdentifierKind::UserId);
-        let forms: Vec<String> =
-            user_ids.flat_map(|identifier| identifier.all_forms(&plan.identifiers.spellings)).collect();
-        let forgotten = self.session.state().forget_people(forms.iter().map(String::as_str))?;
-        self.note(&mut journal, "state people".to_owned(), forgotten)?;
-        let reports = self.session.state().edit_reports(|report| matcher.redacted(report))?;
-        self.note(&mut journal, STATE_REPORTS.to_owned(), reports)?;
-        self.session.state().rewrite_without_deleted()?;
-        let mut search = self.search(&people, &matcher)?;
-        if self.redact(&search, &matcher, &mut journal)? {
-            search = self.search(&people, &matcher)?;
+        let state = &self.session.settings.state_path;
+        let mut verified = search(&mut places, &people, state)?;
+        let redacted_before = journal.content.redacted;
+        for place in &mut places {
+            place.redact(&people, !self.request.redact_mentions, &mut journal)?;
         }
-        let receipt = self.receipt(plan, &journal, search);
+        if journal.content.redacted > redacted_before {
+            verified = search(&mut places, &people, state)?;
+        }
+        drop(places);
+        let receipt = self.receipt(plan, &journal.content, verified);
         self.write_receipt(receipt, &journal)
     }
 
-    /// Adds `count` to the journal's number of removed items at a location, and writes the journal. Does nothing for 0.
-    fn note(&self, journal: &mut Journal, location: String, count: u64) -> Result<(), EraseError> {
-        if count > 0 {
-            journal.add_removed(location, count);
-            self.journals.write(journal)?;
-        }
-        Ok(())
-    }
-
-    /// Searches all stored data, recordings included, for data and mentions of the people.
-    fn search(&mut self, people: &[Identifier], matcher: &IdentifierMatcher) -> Result<Search, EraseError> {
-        let recordings = recordings::search(&self.recordings()?, people)?;
-        let settings = &self.session.settings;
-        let mut search = verify::search(settings, &self.archive, &mut self.destinations, people, matcher)?;
-        search.verified.places.extend(recordings.map(|result| ("recordings".to_owned(), result)));
-        Ok(search)
-    }
-
-    fn recordings(&self) -> Result<Vec<Recordings>, EraseError> {
-        recordings::folders(&self.session.settings, &self.session.state(), &self.session.system.failpoints)
-    }
-
-    /// Deletes the bodies of waiting webhook deliveries about the people, and redacts the drift that the next run
-    /// reports. The hashes of the bodies stay, so that repeated deliveries are recognized. Does nothing if there is no
-    /// inbox.
-    fn clean_inbox(
-        &self,
-        records: &RecordsOf<'_>,
-        matcher: &IdentifierMatcher,
-        journal: &mut Journal,
-    ) -> Result<(), EraseError> {
-        if !Inbox::exists(&self.session.settings.state_path)? {
-            return Ok(());
-        }
-        let identity = &self.session.identity;
-        let inbox = Inbox::open(&self.session.settings.state_path, &identity.base_url, &identity.environment)?;
-        let fields = table("webhook_events").map(identifying_fields_of_table).unwrap_or_default();
-        let discarded = inbox.discard(|body| records.is_theirs_by(&fields, &text_of_bytes(body)))?;
-        let is_edited = inbox.edit_drift(|drift| matcher.redacted(drift))?;
-        inbox.empty_log()?;
-        self.note(journal, "waiting deliveries".to_owned(), discarded)?;
-        self.note(journal, STATE_REPORTS.to_owned(), u64::from(is_edited))
-    }
-
-    /// Deletes files that killed runs left unfinished, and damaged state files that contain an identifier.
-    fn remove_leftovers(&self, matcher: &IdentifierMatcher, journal: &mut Journal) -> Result<(), EraseError> {
-        for path in self.archive.unfinished()? {
-            self.archive.remove_unfinished(&path)?;
-        }
-        let owners: Vec<_> =
-            self.session.state().unfinished_scans()?.into_iter().map(|unfinished| unfinished.scan.id).collect();
-        self.archive.discard_orphans(&owners)?;
-        let under_way = self.archive.under_way_folder();
-        for entry in fs::read_dir(&under_way).map_err(EraseError::io("list", &under_way))? {
-            let path = entry.map_err(EraseError::io("list", &under_way))?.path();
-            if path.is_dir() {
-                // The folder has spill files of a killed read of the warehouses.
-                fs::remove_dir_all(&path).map_err(EraseError::io("remove", &path))?;
-            }
-        }
-        let files = state::state_files(&self.session.settings.state_path);
-        for path in files.map_err(EraseError::io("list the files of", &self.session.settings.state_path))? {
-            if pipeline::is_carried_events(&path) {
-                // The file has webhook events that a killed replay exported.
-                fs::remove_file(&path).map_err(EraseError::io("remove", &path))?;
-            }
-            if !state::is_damaged_copy(&path) {
-                continue;
-            }
-            let file = fs::File::open(&path).map_err(EraseError::io("open", &path))?;
-            let (hits, _) = matcher.count_in_raw(file).map_err(EraseError::io("read", &path))?;
-            if hits > 0 {
-                fs::remove_file(&path).map_err(EraseError::io("remove", &path))?;
-                self.note(journal, "damaged state files".to_owned(), 1)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Replaces mentions of the people in the stored reports of runs. If `redact_mentions` is set in the request, also
-    /// replaces mentions in all other texts and pages. Counts the changed rows and pages in the journal. Returns true
-    /// if there are any.
-    fn redact(
-        &mut self,
-        search: &Search,
-        matcher: &IdentifierMatcher,
-        journal: &mut Journal,
-    ) -> Result<bool, EraseError> {
-        let before = journal.redacted;
-        for destination in &mut self.destinations {
-            let name = destination.name();
-            let mentions = search.by_warehouse.get(name).map_or(&[][..], Vec::as_slice);
-            let only_own = !self.request.redact_mentions;
-            let rows = destination.redact(matcher, mentions, only_own).map_err(EraseError::load(name))?;
-            if rows > 0 {
-                journal.redacted += rows;
-                // The rewrite of a large file takes long, so the count is durable before.
-                self.journals.write(journal)?;
-                destination.remove_old_bytes().map_err(EraseError::load(name))?;
-            }
-        }
-        for path in search.mentioned_in.iter().filter(|_| self.request.redact_mentions) {
-            journal.redacted += archive::redact(path, matcher, &self.session.system.failpoints)?;
-            self.journals.write(journal)?;
-        }
-        Ok(journal.redacted > before)
-    }
-
-    /// Creates the receipt of an erasure. `search` is the result of the last search for data of the people.
-    fn receipt(&self, plan: &Plan, journal: &Journal, search: Search) -> Receipt {
+    /// Creates the receipt of an erasure. `verified` is the result of the last search for data of the people.
+    fn receipt(&self, plan: &Plan, journal: &Journal, verified: SearchReport) -> Receipt {
         let finished_ms = self.session.now_ms();
-        let verified = search.verified;
         // Data of the people was removed here, so the service once knew them. If the service calls all names unknown,
         // it has probably refused for another reason.
         let is_refused = journal.purge_requests.is_empty() && journal.unknown_there > 0 && !journal.removed.is_empty();
@@ -404,21 +273,23 @@ impl Erase {
     }
 
     /// Writes the receipt to its file and to the warehouses, ends the run and removes the journal.
-    fn write_receipt(mut self, receipt: Receipt, journal: &Journal) -> Result<(Receipt, PathBuf), EraseError> {
+    fn write_receipt(mut self, receipt: Receipt, journal: &OpenJournal) -> Result<(Receipt, PathBuf), EraseError> {
         let folder = self.session.settings.erasures_folder();
         self.session.system.failpoints.hit(DurableStep::ReceiptWritten).map_err(EraseError::io("write", &folder))?;
         let path = receipt.write(&folder)?;
-        for destination in &mut self.destinations {
-            let name = destination.name();
-            let recorded = destination.record_erasures(&[receipt.record()]);
-            recorded.and_then(|()| destination.publish()).map_err(EraseError::load(name))?;
-            destination.export_reader_copy().map_err(EraseError::load(name))?;
-        }
+        in_each(&mut self.destinations, |warehouse| record_erasures(warehouse, &[receipt.record()]))?;
         let report = serde_json::to_string(&receipt).unwrap_or_default();
         self.session.finish_run(receipt.outcome, receipt.exit_code, &report)?;
-        self.journals.remove(journal)?;
+        journal.remove()?;
         Ok((receipt, path))
     }
+}
+
+/// Writes rows of `erasures`, and makes them visible to other readers.
+pub(super) fn record_erasures(warehouse: &mut Warehouse, records: &[ErasureRecord]) -> Result<(), LoadError> {
+    warehouse.record_erasures(records)?;
+    warehouse.publish()?;
+    warehouse.export_reader_copy()
 }
 
 /// Fails if the path of a warehouse or of the state file does not exist, because data of the people may be elsewhere.
@@ -439,7 +310,7 @@ pub(super) fn require_known_warehouses(settings: &Settings, state: &State) -> Re
     for kind in WarehouseKind::ALL.into_iter().filter(|kind| !settings.warehouse.paths.contains_key(kind)) {
         let name = kind.name();
         let Some(known) = state.destination(name)? else { continue };
-        if std::path::Path::new(&known.location).try_exists().unwrap_or(true) {
+        if Path::new(&known.location).try_exists().unwrap_or(true) {
             return Err(EraseError::Names(format!(
                 "the {name} warehouse {} was filled as well, and would keep them: name it with --{name}, or remove it",
                 known.location
@@ -447,4 +318,48 @@ pub(super) fn require_known_warehouses(settings: &Settings, state: &State) -> Re
         }
     }
     Ok(())
+}
+
+/// Erases sessions that vanished more than `erase_vanished_after_days` ago, and returns the receipt and its path.
+/// Returns `None` if there are no such sessions, or if the setting is unset.
+pub async fn erase_vanished(settings: Settings, stop: CancellationToken, system: System) -> ErasedVanished {
+    let Some(days) = settings.erase_vanished_after_days else { return Ok(None) };
+    let token = stop.clone();
+    let planned = until_stopped(&token, move || {
+        // `_vanished_at` is a time of the service's clock, so the difference of the clocks is added.
+        let state = State::open_read_only(&settings.state_path)?;
+        let here_ms = system.clock.now_ms();
+        let now_ms = state.map_or(Ok(here_ms), |state| service_time_ms(&state, here_ms))?;
+        let request = EraseRequest::vanished(now_ms.saturating_sub(i64::from(days) * DAY_MS));
+        let mut erase = Erase::open_in(settings, request, stop, system)?;
+        let plan = erase.plan()?;
+        Ok::<_, EraseError>((erase, plan))
+    });
+    let (erase, plan) = planned.await??;
+    if plan.identifiers.named.is_empty() {
+        return Ok(None);
+    }
+    erase.apply(plan).await.map(Some)
+}
+
+/// The result of [`erase_vanished`].
+pub type ErasedVanished = Result<Option<(Receipt, PathBuf)>, EraseError>;
+
+/// Returns why somebody should look at the erasure, in a sentence; `None` if nobody has to. An interrupted erasure goes
+/// on after the next run.
+pub fn attention_for(erased: &ErasedVanished) -> Option<String> {
+    match erased {
+        Ok(Some((receipt, path))) if receipt.exit_code != 0 => {
+            Some(format!("the erasure of vanished sessions needs attention: see {}", path.display()))
+        }
+        Ok(_) => None,
+        Err(error) if error.reason() == RunReason::Interrupted => None,
+        Err(error) => Some(format!("the vanished sessions were not erased: {}", chain(error))),
+    }
+}
+
+/// Logs an erasure of vanished sessions. `path` is the path of its receipt.
+pub fn log_erased(receipt: &Receipt, path: &Path) {
+    let (sessions, path) = (receipt.people, path.display());
+    tracing::info!("{sessions} sessions that the service no longer returns were erased: {path}");
 }

@@ -1,7 +1,6 @@
 //! Finds, removes and redacts records of people in archived pages and in the spools of unfinished scans.
 
 use std::{
-    collections::BTreeSet,
     fs::File,
     num::NonZero,
     panic,
@@ -10,100 +9,125 @@ use std::{
     thread,
 };
 
-use super::EraseError;
+use super::{
+    EraseError,
+    journal::OpenJournal,
+    place::{FileGroups, LocationResults, People, Plan, TextPlace},
+};
 use crate::{
     archive::{Archive, PageChange, read_pages, rewrite},
-    model::{Failpoints, Identifier, IdentifierKind, Spellings, Stream, WrittenIdentifier, merge_spellings},
-    person::{IdentifierMatcher, IdentifyingFields, identifying_fields, remove_records},
-    pipeline::ErasedPeople,
+    files::files_below,
+    load::{CoOccurrence, LocationResult},
+    model::{Failpoints, Identifier, Spellings, Stream, WrittenIdentifier},
+    person::{identifying_fields, remove_records},
+    pipeline::Session,
 };
 
-/// The maximum number of rows in an [`ArchivedCoOccurrence`]. Records with the same identifiers count as one row.
+/// The location of removed records in a receipt.
+const RECORDS: &str = "archive records";
+
+/// The maximum number of rows of all files. Records with the same identifiers count as one row.
 const CO_OCCURRENCES_MAX: usize = 200_000;
 
-/// Counts of the people's records in the archive.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ArchiveFound {
-    /// Number of files that were read.
-    pub files: u64,
-    /// Number of pages in all files.
-    pub pages: u64,
-    /// Number of records that belong to the people.
-    pub records: u64,
-    /// Files with records of people.
-    pub found_in: Vec<PathBuf>,
+/// The archived pages, and the spools of unfinished scans.
+pub(super) struct ArchivedPages<'a> {
+    pub session: &'a Session,
+    pub archive: &'a Archive,
+    /// The files that mention the people, by the last search.
+    pub mentioned_in: Vec<PathBuf>,
 }
 
-/// Recognizes the records of some people.
-pub(super) struct RecordsOf<'a> {
-    people: BTreeSet<&'a Identifier>,
-    matcher: &'a IdentifierMatcher,
-}
-
-impl<'a> RecordsOf<'a> {
-    pub fn new(people: &'a [Identifier], matcher: &'a IdentifierMatcher) -> Self {
-        RecordsOf { people: people.iter().collect(), matcher }
-    }
-
-    fn is_theirs(&self, stream: Stream, record: &str) -> bool {
+impl People {
+    fn has_record_of(&self, stream: Stream, record: &str) -> bool {
         // The matcher is cheap, and rules out most records before they are parsed.
-        self.matcher.may_be_a_field(record.as_bytes()) && self.is_theirs_by(identifying_fields(stream), record)
+        self.matcher.may_be_a_field(record.as_bytes()) && self.has_record(identifying_fields(stream), record)
     }
 
-    /// Returns true if a JSON object has an identifier of one of the people. `fields` are the fields that contain
-    /// identifiers, from the contract of the object's table.
-    pub fn is_theirs_by(&self, fields: &IdentifyingFields, record: &str) -> bool {
-        fields.any(record, &mut |found| self.people.contains(&found.identifier))
-    }
-}
-
-impl ErasedPeople for RecordsOf<'_> {
-    fn is_user(&self, user_id: &str) -> bool {
-        Identifier::read(IdentifierKind::UserId, user_id).is_some_and(|user| self.people.contains(&user))
-    }
-
-    fn redacted(&self, text: &str) -> Option<String> {
-        if self.matcher.may_be_in(text.as_bytes()) { self.matcher.redacted(text) } else { None }
-    }
-}
-
-impl RecordsOf<'_> {
     /// Returns the page without the records of the people. Returns `None` if the page has no such record.
     fn without(&self, stream: Stream, body: &[u8]) -> Option<PageChange> {
         if !self.matcher.may_be_a_field(body) {
             return None;
         }
-        let redacted = remove_records(body, |record| self.is_theirs(stream, record))?;
+        let redacted = remove_records(body, |record| self.has_record_of(stream, record))?;
         Some(PageChange { body: redacted.body, removed: redacted.removed })
     }
 }
 
-/// Returns the paths of all files with pages, of committed and of unfinished scans, sorted.
-pub(super) fn files(archive: &Archive) -> Result<Vec<PathBuf>, EraseError> {
-    let mut files = archive.committed()?;
-    files.extend(archive.spools()?);
-    files.sort();
-    Ok(files)
-}
-
-/// Counts the records of people in all files. Changes nothing.
-pub(super) fn find(archive: &Archive, people: &RecordsOf<'_>) -> Result<ArchiveFound, EraseError> {
-    let results = each_file(archive, |path| {
-        let stream = stream_of(path)?;
-        rewrite(path, &Failpoints::default(), true, |body| {
-            Ok::<_, EraseError>(stream.and_then(|stream| people.without(stream, body)))
-        })
-    })?;
-    let mut found = ArchiveFound::default();
-    for (path, counts) in results {
-        found.files += 1;
-        found.pages += counts.pages;
-        found.records += counts.removed;
-        if counts.changed > 0 {
-            found.found_in.push(path);
+impl TextPlace for ArchivedPages<'_> {
+    fn find(&mut self, people: &People, plan: &mut Plan) -> Result<(), EraseError> {
+        let results = each_file(self.archive, |path| {
+            let stream = stream_of(path)?;
+            rewrite(path, &Failpoints::default(), true, |body| {
+                Ok::<_, EraseError>(stream.and_then(|stream| people.without(stream, body)))
+            })
+        })?;
+        let found = &mut plan.archive;
+        for (path, counts) in results {
+            found.files += 1;
+            found.pages += counts.pages;
+            found.records += counts.removed;
+            if counts.changed > 0 {
+                found.found_in.push(path);
+            }
         }
+        plan.counts.insert(RECORDS.to_owned(), found.records);
+        Ok(())
     }
-    Ok(found)
+
+    /// Removes the records from the files of the plan. Skips an empty spool, because it has no records. After an error,
+    /// earlier files are already rewritten.
+    fn remove(&mut self, people: &People, plan: &Plan, journal: &mut OpenJournal) -> Result<(), EraseError> {
+        let mut removed = 0;
+        for path in &plan.archive.found_in {
+            let Some(stream) = stream_of(path)? else { continue };
+            let change = |body: &[u8]| Ok::<_, EraseError>(people.without(stream, body));
+            removed += rewrite(path, &self.session.system.failpoints, false, change)?.removed;
+        }
+        journal.removed(RECORDS, removed)
+    }
+
+    fn search(&mut self, people: &People, found: &mut LocationResults) -> Result<(), EraseError> {
+        let results = each_file(self.archive, |path| {
+            let stream = stream_of(path)?;
+            let (mut bytes, mut left, mut mentioning_pages) = (0, 0, 0);
+            rewrite(path, &Failpoints::default(), true, |body| {
+                bytes += body.len() as u64;
+                let removable = stream.and_then(|stream| people.without(stream, body));
+                left += removable.map_or(0, |change| u64::from(change.removed));
+                mentioning_pages += u64::from(people.matcher.is_in_text(body));
+                Ok::<_, EraseError>(None)
+            })?;
+            Ok((bytes, left, mentioning_pages))
+        })?;
+        self.mentioned_in.clear();
+        let mut all = LocationResult::default();
+        for (path, (bytes, left, mentioning_pages)) in results {
+            all.searched += 1;
+            all.bytes += bytes;
+            all.left += left;
+            if mentioning_pages > 0 {
+                *all.mentions.entry("pages".to_owned()).or_default() += mentioning_pages;
+                self.mentioned_in.push(path);
+            }
+        }
+        found.insert("archive".to_owned(), all);
+        Ok(())
+    }
+
+    fn redact(&mut self, people: &People, only_own: bool, journal: &mut OpenJournal) -> Result<(), EraseError> {
+        for path in self.mentioned_in.iter().filter(|_| !only_own) {
+            let counts = rewrite(path, &self.session.system.failpoints, false, |body| {
+                let redacted = people.matcher.redacted_bytes(body);
+                Ok::<_, EraseError>(redacted.map(|body| PageChange { body, removed: 0 }))
+            })?;
+            journal.redacted(counts.changed)?;
+        }
+        Ok(())
+    }
+
+    fn files(&self) -> Result<FileGroups, EraseError> {
+        Ok(vec![("archive", files_below(&self.session.settings.archive_root)?)])
+    }
 }
 
 /// Calls `visit` for each file with pages, on one thread per processor. Returns the results in the order of the files.
@@ -112,7 +136,9 @@ fn each_file<T: Send>(
     archive: &Archive,
     visit: impl Fn(&Path) -> Result<T, EraseError> + Sync,
 ) -> Result<Vec<(PathBuf, T)>, EraseError> {
-    let files = files(archive)?;
+    let mut files = archive.committed()?;
+    files.extend(archive.spools()?);
+    files.sort();
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let next = AtomicUsize::new(0);
     let visit_next_files = || {
@@ -142,61 +168,43 @@ fn each_file<T: Send>(
     Ok(files.into_iter().zip(results).map(|(path, (_, found))| (path, found)).collect())
 }
 
-/// Identifiers that occur together in archived records.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct ArchivedCoOccurrence {
-    /// For each record with a wanted identifier, all identifiers of the record.
-    pub rows: BTreeSet<Vec<Identifier>>,
-    /// The spellings of the identifiers of `rows` in the records.
-    pub spellings: Spellings,
-}
-
-impl ArchivedCoOccurrence {
-    /// Adds the rows and spellings of other files.
-    pub fn add(&mut self, other: ArchivedCoOccurrence) {
-        self.rows.extend(other.rows);
-        merge_spellings(&mut self.spellings, other.spellings);
+/// Fails if there are more than [`CO_OCCURRENCES_MAX`] rows.
+fn require_few(found: &CoOccurrence) -> Result<(), EraseError> {
+    if found.rows.len() > CO_OCCURRENCES_MAX {
+        return Err(EraseError::Names(format!(
+            "more than {CO_OCCURRENCES_MAX} archived sessions have one of the identifiers: name fewer people at once"
+        )));
     }
-
-    /// Fails if there are more than [`CO_OCCURRENCES_MAX`] rows.
-    fn require_few(&self) -> Result<(), EraseError> {
-        if self.rows.len() > CO_OCCURRENCES_MAX {
-            return Err(EraseError::Names(format!(
-                "more than {CO_OCCURRENCES_MAX} archived sessions have one of the identifiers: name fewer people at once"
-            )));
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// Returns the identifiers of each archived record that has a wanted identifier. Changes nothing. Fails if the records
 /// have more than [`CO_OCCURRENCES_MAX`] different sets of identifiers.
 ///
 /// The archive may have records that no table has: records of an unfinished scan, or of a lost warehouse.
-pub(super) fn co_occurrence(archive: &Archive, wanted: &[Identifier]) -> Result<ArchivedCoOccurrence, EraseError> {
-    let matcher = IdentifierMatcher::new(wanted);
-    let records = RecordsOf::new(wanted, &matcher);
+pub(super) fn co_occurrence(archive: &Archive, wanted: Vec<Identifier>) -> Result<CoOccurrence, EraseError> {
+    let people = People::new(wanted, &Spellings::new());
     let visit = |path: &Path| {
-        let mut found = ArchivedCoOccurrence::default();
+        let mut found = CoOccurrence::default();
         let Some(stream) = stream_of(path)? else { return Ok(found) };
         rewrite(path, &Failpoints::default(), true, |body| {
-            if matcher.may_be_a_field(body) {
+            if people.matcher.may_be_a_field(body) {
                 // Visits each record of the page, and removes none.
                 remove_records(body, |record| {
-                    if records.is_theirs(stream, record) {
+                    if people.has_record_of(stream, record) {
                         let row = identifiers_of(stream, record, &mut found.spellings);
                         found.rows.insert(row);
                     }
                     false
                 });
             }
-            found.require_few().map(|()| None)
+            require_few(&found).map(|()| None)
         })?;
         Ok(found)
     };
-    let mut co_occurrence = ArchivedCoOccurrence::default();
+    let mut co_occurrence = CoOccurrence::default();
     each_file(archive, visit)?.into_iter().for_each(|(_, found)| co_occurrence.add(found));
-    co_occurrence.require_few().map(|()| co_occurrence)
+    require_few(&co_occurrence).map(|()| co_occurrence)
 }
 
 /// Returns the identifiers of a record, sorted. Adds their spellings to `spellings`.
@@ -209,69 +217,6 @@ fn identifiers_of(stream: Stream, record: &str, spellings: &mut Spellings) -> Ve
     identifiers.sort();
     identifiers.dedup();
     identifiers
-}
-
-/// Removes the records of people from the files `found_in`. Skips an empty spool, because it has no records. Returns
-/// the number of removed records. After an error, earlier files are already rewritten.
-pub(super) fn remove(found_in: &[PathBuf], people: &RecordsOf<'_>, failpoints: &Failpoints) -> Result<u64, EraseError> {
-    let mut removed = 0;
-    for path in found_in {
-        let Some(stream) = stream_of(path)? else { continue };
-        let counts = rewrite(path, failpoints, false, |body| Ok::<_, EraseError>(people.without(stream, body)))?;
-        removed += counts.removed;
-    }
-    Ok(removed)
-}
-
-/// Replaces mentions of people in the pages of a file. Returns the number of changed pages.
-pub(super) fn redact(path: &Path, matcher: &IdentifierMatcher, failpoints: &Failpoints) -> Result<u64, EraseError> {
-    let counts = rewrite(path, failpoints, false, |body| {
-        let redacted = if matcher.may_be_in(body) { matcher.redacted_bytes(body) } else { None };
-        Ok::<_, EraseError>(redacted.map(|body| PageChange { body, removed: 0 }))
-    })?;
-    Ok(counts.changed)
-}
-
-/// The result of a search of all pages.
-#[derive(Clone, Debug, Default)]
-pub(super) struct PagesSearched {
-    /// Number of files that were searched.
-    pub files: u64,
-    /// Size of the searched pages, decompressed.
-    pub bytes: u64,
-    /// Number of records of the people that were not removed: 0 unless something is wrong.
-    pub records: u64,
-    /// Number of pages that mention one of the people.
-    pub mentioning_pages: u64,
-    /// The files with pages that mention one of the people.
-    pub mentioned_in: Vec<PathBuf>,
-}
-
-/// Searches every page, decompressed, for records of the people and for mentions of the people. Changes nothing.
-pub(super) fn search(archive: &Archive, people: &RecordsOf<'_>) -> Result<PagesSearched, EraseError> {
-    let results = each_file(archive, |path| {
-        let stream = stream_of(path)?;
-        let mut found = PagesSearched { files: 1, ..PagesSearched::default() };
-        rewrite(path, &Failpoints::default(), true, |body| {
-            found.bytes += body.len() as u64;
-            let removable = stream.and_then(|stream| people.without(stream, body));
-            found.records += removable.map_or(0, |change| u64::from(change.removed));
-            found.mentioning_pages += u64::from(people.matcher.may_be_in(body) && people.matcher.is_in_text(body));
-            Ok::<_, EraseError>(None)
-        })?;
-        Ok(found)
-    })?;
-    let mut searched = PagesSearched::default();
-    for (path, found) in results {
-        searched.files += found.files;
-        searched.bytes += found.bytes;
-        searched.records += found.records;
-        searched.mentioning_pages += found.mentioning_pages;
-        if found.mentioning_pages > 0 {
-            searched.mentioned_in.push(path);
-        }
-    }
-    Ok(searched)
 }
 
 /// Returns the stream of a file with pages. Returns `None` for an empty spool, whose header was never synced.

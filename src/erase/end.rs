@@ -7,7 +7,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     EraseError,
-    apply::{require_known_warehouses, require_paths},
+    apply::{record_erasures, require_known_warehouses, require_paths},
+    error::in_each,
     journal::Journals,
 };
 use crate::{
@@ -15,7 +16,7 @@ use crate::{
     load::Warehouse,
     model::format_ms,
     person::{EndedSuppression, SuppressionList},
-    pipeline::{self, PipelineError, Session, System},
+    pipeline::{self, Session, System},
 };
 
 /// The erasures whose suppression ended, as a whole or in part.
@@ -23,17 +24,7 @@ use crate::{
 pub struct EndReport {
     /// True if nothing was changed.
     pub dry_run: bool,
-    pub ended: Vec<EndedErasure>,
-}
-
-/// An erasure whose suppression ended, as a whole or in part.
-#[derive(Clone, Debug, Serialize)]
-pub struct EndedErasure {
-    pub erasure_id: String,
-    /// Number of identifiers that are no longer suppressed.
-    pub identifiers: usize,
-    /// Number of identifiers that stay suppressed; 0 if the suppression of the erasure is over.
-    pub identifiers_left: usize,
+    pub ended: Vec<EndedSuppression>,
 }
 
 /// Ends the suppression of the people with these ids: of erasures, or identifiers of people. Sends nothing, and blocks
@@ -51,7 +42,7 @@ pub fn end_suppression(
     stop: &CancellationToken,
 ) -> Result<EndReport, EraseError> {
     let identity = pipeline::identity(settings)?;
-    settings.require_warehouse().map_err(PipelineError::Config)?;
+    settings.require_warehouse()?;
     require_paths(settings)?;
     let session = Session::open(settings, &identity, "erase", &System::default())?;
     require_known_warehouses(settings, &session.state())?;
@@ -66,25 +57,19 @@ pub fn end_suppression(
             return Err(EraseError::Names(why));
         }
     }
-    let report = EndReport { dry_run, ended: ended.iter().map(EndedErasure::of).collect() };
+    let report = EndReport { dry_run, ended };
     if dry_run {
         return Ok(report);
     }
     let mut warehouses = session.warehouses(stop, None)?;
     session.begin_run()?;
     write_receipts(&session, &mut warehouses, &report)?;
-    for end in &ended {
+    for end in &report.ended {
         require_rescans(&session, end)?;
     }
     list.write()?;
     session.finish_run("done", 0, &serde_json::to_string(&report).unwrap_or_default())?;
     Ok(report)
-}
-
-impl EndedErasure {
-    fn of(end: &EndedSuppression) -> EndedErasure {
-        EndedErasure { erasure_id: end.erasure_id.clone(), identifiers: end.identifiers, identifiers_left: end.left }
-    }
 }
 
 /// Adds the end of the suppression to the receipts: to their files, and to the tables if nobody of the erasure stays
@@ -97,7 +82,7 @@ fn write_receipts(session: &Session, warehouses: &mut [Warehouse], report: &EndR
             "at": format_ms(now_ms),
             "run_id": session.run_id,
             "identifiers": end.identifiers,
-            "identifiers_left": end.identifiers_left,
+            "identifiers_left": end.left,
         });
         pipeline::edit_receipt_file(&path, |receipt| {
             let notes = receipt.entry("suppression_ended").or_insert_with(|| json!([]));
@@ -105,16 +90,14 @@ fn write_receipts(session: &Session, warehouses: &mut [Warehouse], report: &EndR
         })
         .map_err(EraseError::io("write", &path))?;
     }
-    let is_over = |id: &str| report.ended.iter().any(|end| end.erasure_id == id && end.identifiers_left == 0);
-    for warehouse in warehouses {
-        let name = warehouse.name();
-        let mut records = warehouse.erasures().map_err(EraseError::load(name))?;
+    let is_over = |id: &str| report.ended.iter().any(|end| end.erasure_id == id && end.left == 0);
+    in_each(warehouses, |warehouse| {
+        let mut records = warehouse.erasures()?;
         records.retain(|record| is_over(&record.erasure_id));
         records.iter_mut().for_each(|record| record.suppression_ended_ms = Some(now_ms));
-        let recorded = warehouse.record_erasures(&records).and_then(|()| warehouse.publish());
-        recorded.and_then(|_| warehouse.export_reader_copy()).map_err(EraseError::load(name))?;
-    }
-    Ok(())
+        record_erasures(warehouse, &records)
+    })
+    .map(drop)
 }
 
 /// Makes the windows due again in which scans may have left out records of the people.

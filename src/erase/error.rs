@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 use crate::{
     files::FileError,
-    load::LoadError,
+    load::{LoadError, Warehouse},
     model::{Fault, RunReason},
     pipeline::PipelineError,
 };
@@ -12,6 +12,7 @@ use crate::{
 /// An error of an erasure.
 #[derive(Debug, thiserror::Error)]
 pub enum EraseError {
+    /// The archive, a warehouse, a file, the list of suppressed people or the service failed.
     #[error(transparent)]
     Pipeline(PipelineError),
     /// The request cannot be carried out: a person or path that it names cannot be used.
@@ -34,7 +35,7 @@ impl EraseError {
 
     /// Returns a function for `map_err` that adds the name of the warehouse to an error.
     pub(super) fn load(destination: &'static str) -> impl FnOnce(LoadError) -> EraseError {
-        move |source| EraseError::Pipeline(PipelineError::Load { destination, source })
+        move |source| PipelineError::Load { destination, source }.into()
     }
 }
 
@@ -57,6 +58,15 @@ impl Fault for EraseError {
             EraseError::Names(_) | EraseError::Journal { .. } => None,
         }
     }
+}
+
+/// Calls `work` for each warehouse, and returns the results. An error has the name of its warehouse.
+pub(super) fn in_each<T>(
+    warehouses: &mut [Warehouse],
+    mut work: impl FnMut(&mut Warehouse) -> Result<T, LoadError>,
+) -> Result<Vec<T>, EraseError> {
+    let each = |warehouse: &mut Warehouse| work(warehouse).map_err(EraseError::load(warehouse.name()));
+    warehouses.iter_mut().map(each).collect()
 }
 
 /// Returns the first 60 characters of a text, without characters that control a terminal.

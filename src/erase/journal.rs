@@ -35,7 +35,7 @@ pub(super) struct PurgeNote {
 }
 
 /// The journal of one erasure. It contains no identifier in clear text.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Journal {
     pub erasure_id: String,
     /// When the first attempt began, in epoch milliseconds by this machine.
@@ -88,12 +88,51 @@ impl Journal {
     }
 }
 
+/// The journal of a running erasure, and the folder that it is written to.
+pub(super) struct OpenJournal {
+    pub journals: Journals,
+    pub content: Journal,
+}
+
+impl OpenJournal {
+    /// Adds `count` to the number of removed items at a location, durably. Does nothing for 0.
+    pub fn removed(&mut self, location: &str, count: u64) -> Result<(), EraseError> {
+        if count > 0 {
+            self.content.add_removed(location.to_owned(), count);
+            self.write()?;
+        }
+        Ok(())
+    }
+
+    /// Adds `count` to the number of redacted rows and pages, durably.
+    pub fn redacted(&mut self, count: u64) -> Result<(), EraseError> {
+        self.content.redacted += count;
+        self.write()
+    }
+
+    /// Replaces the journal file, durably.
+    pub fn write(&self) -> Result<(), EraseError> {
+        let path = self.journals.path(&self.content.erasure_id);
+        let failed = || EraseError::io("write", &path);
+        self.journals.failpoints.hit(DurableStep::JournalWritten).map_err(failed())?;
+        let text = serde_json::to_vec_pretty(&self.content).map_err(|error| failed()(error.into()))?;
+        files::write_private(&path, &text).map_err(failed())
+    }
+
+    /// Removes the journal of a finished erasure.
+    pub fn remove(&self) -> Result<(), EraseError> {
+        let path = self.journals.path(&self.content.erasure_id);
+        self.journals.failpoints.hit(DurableStep::JournalWritten).map_err(EraseError::io("remove", &path))?;
+        fs::remove_file(&path).map_err(EraseError::io("remove", &path))
+    }
+}
+
 /// The journals in a folder.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Journals {
     folder: PathBuf,
-    key: IdentifierKey,
-    failpoints: Failpoints,
+    pub key: IdentifierKey,
+    pub failpoints: Failpoints,
 }
 
 impl Journals {
@@ -153,20 +192,11 @@ impl Journals {
         requested_ms: i64,
         named: &BTreeSet<Identifier>,
         identifiers: &[Identifier],
-    ) -> Result<Journal, EraseError> {
+    ) -> Result<OpenJournal, EraseError> {
         let mut journal = earlier.unwrap_or_else(|| Journal {
             erasure_id: erasure_id.to_owned(),
             requested_ms,
-            of: self.hash(named),
-            suppressed_from_ms: None,
-            purge_requests: Vec::new(),
-            purged: BTreeSet::new(),
-            unknown_there: 0,
-            removed: BTreeMap::new(),
-            found: BTreeMap::new(),
-            redacted: 0,
-            hard_linked: 0,
-            seal: SealedBytes::default(),
+            ..Journal::default()
         });
         journal.of = self.hash(named);
         let path = self.path(&journal.erasure_id);
@@ -175,24 +205,8 @@ impl Journals {
         let mut parts = parts(PURPOSE, named);
         parts.push(journal.erasure_id.as_bytes());
         journal.seal = self.key.seal(&parts, &journal.erasure_id, bytes).ok_or_else(unsealed)?;
-        self.write(&journal)?;
-        Ok(journal)
-    }
-
-    /// Replaces the journal file, durably.
-    pub fn write(&self, journal: &Journal) -> Result<(), EraseError> {
-        let path = self.path(&journal.erasure_id);
-        let failed = || EraseError::io("write", &path);
-        self.failpoints.hit(DurableStep::JournalWritten).map_err(failed())?;
-        let text = serde_json::to_vec_pretty(journal).map_err(|error| failed()(error.into()))?;
-        files::write_private(&path, &text).map_err(failed())
-    }
-
-    /// Removes the journal of a finished erasure.
-    pub fn remove(&self, journal: &Journal) -> Result<(), EraseError> {
-        let path = self.path(&journal.erasure_id);
-        self.failpoints.hit(DurableStep::JournalWritten).map_err(EraseError::io("remove", &path))?;
-        fs::remove_file(&path).map_err(EraseError::io("remove", &path))
+        let journal = OpenJournal { journals: self.clone(), content: journal };
+        journal.write().map(|()| journal)
     }
 
     /// Returns the paths of all journals, sorted.
@@ -262,7 +276,7 @@ mod tests {
         let journals = Journals::new(folder.path(), key, Failpoints::default());
         let found =
             |counts: &[(&str, u64)]| counts.iter().map(|(place, count)| ((*place).to_owned(), *count)).collect();
-        let mut journal = journals.begin(None, "e1", 7, &named(&["anna"]), &[]).unwrap();
+        let mut journal = journals.begin(None, "e1", 7, &named(&["anna"]), &[]).unwrap().content;
         journal.begin_attempt(found(&[("archive", 5), ("a", 4), ("b", 3), ("c", 2)]));
         journal.add_removed("archive".to_owned(), 5);
         // Killed after the removal of `a`, in the middle of `b`, before `c`.
@@ -283,9 +297,9 @@ mod tests {
         let (anna, bert) = (named(&["anna"]), named(&["bert"]));
         let linked = [Identifier::read(IdentifierKind::Email, "anna@example.com").unwrap()];
         let journal = journals.begin(None, "e1", 7, &anna, &linked).unwrap();
-        assert_eq!(journals.find(&anna, &anna).unwrap(), Some((journal.clone(), linked.to_vec())));
+        assert_eq!(journals.find(&anna, &anna).unwrap(), Some((journal.content.clone(), linked.to_vec())));
         assert_eq!(journals.find(&bert, &bert).unwrap(), None);
-        assert_eq!((journals.others(Some(&journal)).unwrap(), journals.others(None).unwrap()), (0, 1));
+        assert_eq!((journals.others(Some(&journal.content)).unwrap(), journals.others(None).unwrap()), (0, 1));
         let path = folder.path().join("e1.journal");
         let text = fs::read_to_string(&path).unwrap();
         assert!(!text.contains("anna") && !text.contains("example"), "{text}");
@@ -293,15 +307,15 @@ mod tests {
         let (zoe, composed) = (BTreeSet::from([raw("zoe\u{308}")]), named(&["zoe\u{308}"]));
         let earlier = journals.begin(None, "e0", 7, &zoe, &[raw("zoe\u{308}")]).unwrap();
         let (found, linked) = journals.find(&composed, &zoe).unwrap().unwrap();
-        assert_eq!((&found, linked), (&earlier, composed.iter().cloned().collect()));
+        assert_eq!((&found, linked), (&earlier.content, composed.iter().cloned().collect()));
         journals.begin(Some(found), "e0", 7, &composed, &led_of(&composed)).unwrap();
         assert!(journals.find(&composed, &composed).unwrap().is_some() && journals.find(&zoe, &zoe).unwrap().is_none());
-        journals.remove(&earlier).unwrap();
+        earlier.remove().unwrap();
         // A byte of the seal changed.
-        let broken = text.replace(&journal.seal.sealed, &STANDARD.encode(b"something else entirely"));
+        let broken = text.replace(&journal.content.seal.sealed, &STANDARD.encode(b"something else entirely"));
         fs::write(&path, broken).unwrap();
         assert!(matches!(journals.find(&anna, &anna), Err(EraseError::Journal { .. })));
-        journals.remove(&journal).unwrap();
+        journal.remove().unwrap();
         assert_eq!(journals.find(&anna, &anna).unwrap(), None);
     }
 }

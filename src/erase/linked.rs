@@ -76,7 +76,7 @@ impl LinkedIdentifiers {
 /// After [`ROUNDS_MAX`] rounds, returns the links so far and `is_complete` false.
 pub fn follow<E>(
     named: &BTreeSet<Identifier>,
-    mut find_rows: impl FnMut(&[Identifier]) -> Result<CoOccurrence, E>,
+    mut find_rows: impl FnMut(&[Identifier]) -> Result<Vec<CoOccurrence>, E>,
 ) -> Result<LinkedIdentifiers, E> {
     let mut known = RowIndex::default();
     let mut people: Vec<Person> = named.iter().map(Person::new).collect();
@@ -140,11 +140,17 @@ struct RowIndex {
 }
 
 impl RowIndex {
-    fn add(&mut self, queried: &[Identifier], co_occurrence: CoOccurrence) {
-        merge_spellings(&mut self.spellings, co_occurrence.spellings);
+    fn add(&mut self, queried: &[Identifier], found: Vec<CoOccurrence>) {
         self.queried.extend(queried.iter().cloned());
-        self.too_wide.extend(co_occurrence.too_wide);
-        for row in co_occurrence.rows {
+        for CoOccurrence { rows, too_wide, spellings } in found {
+            merge_spellings(&mut self.spellings, spellings);
+            self.too_wide.extend(too_wide);
+            self.add_rows(rows);
+        }
+    }
+
+    fn add_rows(&mut self, rows: BTreeSet<Vec<Identifier>>) {
+        for row in rows {
             if self.seen.insert(row.clone()) {
                 for identifier in &row {
                     self.rows_with.entry(identifier.clone()).or_default().push(self.rows.len());

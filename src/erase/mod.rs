@@ -3,10 +3,11 @@
 //!
 //! The modules in reading order; none contains SQL:
 //! - [`request`]: who is erased; [`linked`]: other identifiers of these people.
-//! - [`archive`]: records in archived pages; [`recordings`]: recordings of the people's sessions.
-//! - [`plan`]: what would be deleted; [`journal`]: state of an interrupted erasure.
+//! - [`place`]: a place with texts, the people, the plan, the search; [`places`]: the list of the places; [`archive`]:
+//!   one of them.
+//! - [`plan`]: who has which data; [`journal`]: state of an interrupted erasure.
 //! - [`purge`]: requests to the service; [`apply`]: the steps, in one function.
-//! - [`verify`]: the search; [`receipt`]: the proof; [`vanished`]: erasure of sessions that the service removed.
+//! - [`receipt`]: the proof.
 //! - [`end`]: the end of the suppression of people who are back.
 
 mod apply;
@@ -15,22 +16,18 @@ mod end;
 mod error;
 mod journal;
 mod linked;
+mod place;
+mod places;
 mod plan;
 mod purge;
 mod receipt;
-mod recordings;
 mod request;
-mod vanished;
-mod verify;
 
-pub use apply::{DELAY_SECONDS_MAX, Erase};
-pub use archive::ArchiveFound;
-pub use end::{EndReport, EndedErasure, end_suppression};
+pub use apply::{DELAY_SECONDS_MAX, Erase, attention_for, erase_vanished, log_erased};
+pub use end::{EndReport, end_suppression};
 pub use error::EraseError;
 pub use linked::{LinkedIdentifiers, NotFollowed};
-pub use plan::Plan;
+pub use place::{ArchiveFound, HardLinked, Plan, SearchReport};
 pub use purge::Purged;
 pub use receipt::Receipt;
 pub use request::{EraseRequest, PEOPLE_MAX, Reason, read_people};
-pub use vanished::{attention_for, erase_vanished, log_erased};
-pub use verify::{HardLinked, LocationResult, SearchReport};

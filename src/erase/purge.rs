@@ -7,11 +7,10 @@ use std::collections::VecDeque;
 
 use super::{
     EraseError, LinkedIdentifiers,
-    journal::{Journal, Journals, PurgeNote},
+    journal::{OpenJournal, PurgeNote},
 };
 use crate::{
-    model::{DurableStep, Failpoints, Identifier, IdentifierKind},
-    person::IdentifierKey,
+    model::{DurableStep, Identifier, IdentifierKind},
     source::{PURGE_DELETIONS_MAX, PurgeAnswer, PurgeRequest, Source},
 };
 
@@ -48,27 +47,29 @@ fn names_of(identifiers: &LinkedIdentifiers) -> Vec<Name> {
 /// is the delay of the service, or `None` for its default.
 pub(super) async fn purge(
     source: &Source,
-    journals: &Journals,
-    key: &IdentifierKey,
-    failpoints: &Failpoints,
-    journal: &mut Journal,
+    journal: &mut OpenJournal,
     identifiers: &LinkedIdentifiers,
     delay_seconds: Option<u64>,
 ) -> Result<Purged, EraseError> {
-    let is_done = |name: &Name| journal.purged.contains(&key.hash(&name.written));
+    let hash = |journal: &OpenJournal, name: &Name| journal.journals.key.hash(&name.written);
+    let is_done = |name: &Name| journal.content.purged.contains(&hash(journal, name));
     let names: Vec<Name> = names_of(identifiers).into_iter().filter(|name| !is_done(name)).collect();
     let mut purged = Purged::default();
     let mut waiting: VecDeque<Vec<Name>> = batches(names).into();
     while let Some(batch) = waiting.pop_front() {
-        failpoints.hit(DurableStep::PurgeAsked).map_err(EraseError::io("ask the service for", "a purge"))?;
-        let hashes: Vec<_> = batch.iter().map(|name| key.hash(&name.written)).collect();
+        journal
+            .journals
+            .failpoints
+            .hit(DurableStep::PurgeAsked)
+            .map_err(EraseError::io("ask the service for", "a purge"))?;
+        let hashes: Vec<_> = batch.iter().map(|name| hash(journal, name)).collect();
         match source.purge(&request(&batch, delay_seconds)).await? {
             PurgeAnswer::Accepted { request_id, service_now_ms } => {
                 purged.requests += 1;
                 purged.names += batch.len() as u64;
                 let now_ms = service_now_ms.unwrap_or_else(crate::clock::now_ms);
-                journal.suppressed_from_ms.get_or_insert(now_ms);
-                journal.purge_requests.push(PurgeNote {
+                journal.content.suppressed_from_ms.get_or_insert(now_ms);
+                journal.content.purge_requests.push(PurgeNote {
                     request_id,
                     deletions: batch.iter().map(|name| name.visitors as u64).sum(),
                     accepted_at: crate::model::format_ms(now_ms),
@@ -78,7 +79,7 @@ pub(super) async fn purge(
                 // The answer may name the person, so it is not logged.
                 tracing::info!(status, "the service has nobody of one of the names");
                 purged.unknown += 1;
-                journal.unknown_there += 1;
+                journal.content.unknown_there += 1;
             }
             PurgeAnswer::Refused { .. } => {
                 let mut first = batch;
@@ -88,8 +89,8 @@ pub(super) async fn purge(
                 continue;
             }
         }
-        journal.purged.extend(hashes);
-        journals.write(journal)?;
+        journal.content.purged.extend(hashes);
+        journal.write()?;
     }
     Ok(purged)
 }

@@ -9,7 +9,7 @@ use std::{
 
 use serde::Serialize;
 
-use super::{EraseError, journal::PurgeNote, verify::SearchReport};
+use super::{EraseError, journal::PurgeNote, place::SearchReport};
 use crate::{files, load::ErasureRecord, model::RunId};
 
 /// The receipt of an erasure.

@@ -1,11 +1,14 @@
 //! A warehouse: a store, and the operations on the rows in it.
 
-use std::{collections::HashSet, path::Path};
+use std::{
+    collections::{BTreeMap, HashSet},
+    path::Path,
+};
 
 use super::{
     Applied, CoOccurrence, CommitFindings, CommitOptions, Differences, ErasureRecord, EventRows, LedgerEntry,
-    LoadError, LostRecordings, Mention, Pages, ParseAgain, PeopleFound, RecordingOutcome, Replacement, RowCounts,
-    RunRecord, SearchReport, Stamp, WantedRecordings, persons,
+    LoadError, LocationResult, LostRecordings, Pages, ParseAgain, PeopleFound, RecordingOutcome, Replacement,
+    RowCounts, RunRecord, Stamp, WantedRecordings, persons,
     scan::{self, ScanMemory},
     store::{BufferedStore, Store, TimeRange},
     tables::{
@@ -403,18 +406,18 @@ impl Warehouse {
     }
 
     /// Searches all texts of the warehouse for identifiers. The search changes no row.
-    pub fn search(&mut self, matcher: &IdentifierMatcher) -> Result<SearchReport, LoadError> {
+    pub fn search(&mut self, matcher: &IdentifierMatcher) -> Result<LocationResult, LoadError> {
         let threads = self.threads;
         self.run(|store| persons::search(store, matcher, threads))
     }
 
-    /// Replaces identifiers in the columns that `mentions` lists. With `only_own`, replaces identifiers only in the
-    /// table with the program's reports about its runs (`sync_runs`). Returns the number of rows that mentioned a
-    /// person. The files still have the bytes of the old texts, until [`Warehouse::remove_old_bytes`].
+    /// Replaces identifiers in the columns that `mentions` of a search lists. With `only_own`, replaces identifiers
+    /// only in the table with the program's reports about its runs (`sync_runs`). Returns the number of rows that
+    /// mentioned a person. The files still have the bytes of the old texts, until [`Warehouse::remove_old_bytes`].
     pub fn redact(
         &mut self,
         matcher: &IdentifierMatcher,
-        mentions: &[Mention],
+        mentions: &BTreeMap<String, u64>,
         only_own: bool,
     ) -> Result<u64, LoadError> {
         self.run(|store| persons::redact(store, matcher, mentions, only_own))

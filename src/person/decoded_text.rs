@@ -110,13 +110,13 @@ impl DecodedText {
 }
 
 /// Returns true if JSON must escape the character: a quote, a backslash or a control character.
-pub fn must_be_escaped(letter: char) -> bool {
+pub(super) fn must_be_escaped(letter: char) -> bool {
     letter.is_control() || matches!(letter, '"' | '\\')
 }
 
 /// Returns true if the text has an escape that may stand for a character of a searched value. `has_escaped` is true if
 /// such a value contains a character that [`must_be_escaped`].
-pub fn can_hide_value(mut text: &[u8], has_escaped: bool) -> bool {
+pub(super) fn can_hide_value(mut text: &[u8], has_escaped: bool) -> bool {
     while let Some(backslash) = memchr::memchr(b'\\', text) {
         match text.get(backslash + 1) {
             // `\u` can stand for any character, `\/` for a slash, `\x` for a byte that is not UTF-8. `\\` may begin an
@@ -139,7 +139,7 @@ pub fn text_of_bytes(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 /// Returns true if the text may contain a domain label in ASCII form (`xn--`).
-pub(super) fn may_have_ace_label(text: &[u8]) -> bool {
+pub fn may_have_ace_label(text: &[u8]) -> bool {
     let mut hyphens = memchr::memmem::find_iter(text, b"--");
     hyphens.any(|at| {
         at.checked_sub(2).and_then(|start| text.get(start..at)).is_some_and(|xn| xn.eq_ignore_ascii_case(b"xn"))

@@ -37,14 +37,7 @@ pub struct IdentifierMatcher {
     identifiers: Vec<Identifier>,
     /// The case-folded values of `identifiers`, in the same order.
     folded_values: Patterns,
-    /// The values of all identifiers, including numbers, as fields of records contain them.
-    field_values: Patterns,
-    /// True if a value contains a character that JSON writes with a backslash.
-    has_escaped: bool,
-    /// True if a value contains letters beyond ASCII, which have several spellings.
-    has_non_ascii: bool,
-    /// True if an identifier is a mail address, whose domain has several spellings.
-    has_emails: bool,
+    fields: FieldTest,
     /// All spellings of the identifiers that raw bytes are searched for.
     raw_spellings: Patterns,
     /// Length of the longest of `raw_spellings`, in bytes.
@@ -63,7 +56,6 @@ impl IdentifierMatcher {
 
     /// Creates a matcher for these identifiers and their known spellings.
     pub fn with_spellings(identifiers: &[Identifier], spellings: &Spellings) -> IdentifierMatcher {
-        let values: Vec<String> = identifiers.iter().map(|identifier| identifier.value.clone()).collect();
         let is_searched =
             |identifier: &&Identifier| identifier.is_searchable() && !is_word_of_contracts(&identifier.value);
         let searched: Vec<Identifier> = identifiers.iter().filter(is_searched).cloned().collect();
@@ -73,10 +65,7 @@ impl IdentifierMatcher {
             distinctive.iter().flat_map(|identifier| raw_spellings(identifier, spellings)).collect();
         IdentifierMatcher {
             folded_values: Patterns::new(&folded_values),
-            field_values: Patterns::new(&field_spellings(&values)),
-            has_escaped: values.iter().any(|value| value.contains(must_be_escaped)),
-            has_non_ascii: values.iter().any(|value| !value.is_ascii()),
-            has_emails: identifiers.iter().any(|identifier| identifier.kind == IdentifierKind::Email),
+            fields: FieldTest::new(identifiers),
             raw_spelling_bytes_max: raw.iter().map(String::len).max().unwrap_or(0),
             raw_spellings: Patterns::new(&raw.into_iter().collect::<Vec<_>>()),
             not_in_texts: identifiers.len() - searched.len(),
@@ -131,6 +120,9 @@ impl IdentifierMatcher {
     /// in a text inside JSON is escaped several times. The ranges are unsorted, and can overlap.
     fn ranges(&self, text: &[u8]) -> Vec<Range<usize>> {
         let mut ranges = Vec::new();
+        if !self.may_be_in(text) {
+            return ranges;
+        }
         if std::str::from_utf8(text).is_err() {
             let decoded = DecodedText::from_bytes(text);
             return self.ranges(&decoded.bytes).into_iter().map(|range| decoded.source_range(range)).collect();
@@ -156,7 +148,7 @@ impl IdentifierMatcher {
 
     /// Calls `found` with the range of each identifier in the text. Does not undo escapes.
     fn find(&self, text: &[u8], mut found: impl FnMut(Range<usize>)) {
-        let folded = self.may_be_folded(text).then(|| DecodedText::folded(text));
+        let folded = self.fields.may_be_folded(text).then(|| DecodedText::folded(text));
         let searched = folded.as_ref().map_or(text, |folded| &folded.bytes);
         self.folded_values.each_in(searched, |pattern, hit| {
             let source = folded.as_ref().map_or_else(|| hit.clone(), |folded| folded.source_range(hit.clone()));
@@ -168,28 +160,18 @@ impl IdentifierMatcher {
         });
     }
 
-    /// Returns true if the text may contain an identifier in letters that folding changes.
-    fn may_be_folded(&self, text: &[u8]) -> bool {
-        self.has_non_ascii && (!text.is_ascii() || may_have_ace_label(text))
-    }
-
-    /// Returns false if the text certainly contains no identifier. A fast test before
-    /// [`IdentifierMatcher::is_in_text`]: a result of true proves nothing.
+    /// Returns false if the text certainly contains no identifier. The fast test of every search of a text: a result of
+    /// true proves nothing.
     pub fn may_be_in(&self, text: &[u8]) -> bool {
         text.contains(&b'%')
-            || can_hide_value(text, self.has_escaped)
-            || self.may_be_folded(text)
+            || can_hide_value(text, self.fields.has_escaped)
+            || self.fields.may_be_folded(text)
             || self.folded_values.any_in(text)
     }
 
-    /// Returns false if certainly no field of a record in the text contains an identifier, including numbers. A fast
-    /// test: a result of true proves nothing.
+    /// Like [`FieldTest::may_be_a_field`].
     pub fn may_be_a_field(&self, text: &[u8]) -> bool {
-        let may_have_domain = self.has_emails && !text.is_ascii();
-        may_have_domain
-            || can_hide_value(text, self.has_escaped)
-            || self.may_be_folded(text)
-            || self.field_values.any_in(text)
+        self.fields.may_be_a_field(text)
     }
 
     /// Returns true if the bytes contain an identifier in any spelling, also within a longer word.
@@ -220,6 +202,48 @@ impl IdentifierMatcher {
             kept = overlap.min(filled);
             buffer.copy_within(filled - kept..filled, 0);
         }
+    }
+}
+
+/// A fast test for identifiers in the fields of records.
+#[derive(Clone, Debug)]
+pub struct FieldTest {
+    /// The values of all identifiers, including numbers, as fields contain them.
+    values: Patterns,
+    /// True if a value contains a character that JSON writes with a backslash.
+    has_escaped: bool,
+    /// True if a value contains letters beyond ASCII, which have several spellings.
+    has_non_ascii: bool,
+    /// True if an identifier is a mail address, whose domain has several spellings.
+    has_emails: bool,
+}
+
+impl FieldTest {
+    /// Creates the test for these identifiers.
+    pub fn new<'a>(identifiers: impl IntoIterator<Item = &'a Identifier>) -> FieldTest {
+        let (kinds, values): (BTreeSet<_>, Vec<_>) =
+            identifiers.into_iter().map(|identifier| (identifier.kind, identifier.value.clone())).unzip();
+        FieldTest {
+            values: Patterns::new(&field_spellings(&values)),
+            has_escaped: values.iter().any(|value| value.contains(must_be_escaped)),
+            has_non_ascii: values.iter().any(|value| !value.is_ascii()),
+            has_emails: kinds.contains(&IdentifierKind::Email),
+        }
+    }
+
+    /// Returns false if certainly no field of a record in the text contains an identifier, including numbers. A result
+    /// of true proves nothing.
+    pub fn may_be_a_field(&self, text: &[u8]) -> bool {
+        let may_have_domain = self.has_emails && !text.is_ascii();
+        may_have_domain
+            || can_hide_value(text, self.has_escaped)
+            || self.may_be_folded(text)
+            || self.values.any_in(text)
+    }
+
+    /// Returns true if the text may contain an identifier in letters that folding changes.
+    fn may_be_folded(&self, text: &[u8]) -> bool {
+        self.has_non_ascii && (!text.is_ascii() || may_have_ace_label(text))
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use super::decoded_text::DecodedText;
 use crate::{
     model::{IdentifierKind, Stream, WrittenIdentifier, is_email_attribute},
-    schema::{Column, ColumnType, Table, tables},
+    schema::{Column, ColumnType, Table, table, tables},
     text::without_mark,
 };
 
@@ -51,9 +51,11 @@ pub fn identifying_fields(stream: Stream) -> &'static IdentifyingFields {
     FIELDS.get(&stream).unwrap_or(&NONE)
 }
 
-/// Returns the identifying fields of the records that fill one table.
-pub fn identifying_fields_of_table(table: &Table) -> IdentifyingFields {
-    IdentifyingFields::of(std::iter::once(table))
+/// Returns the identifying fields of webhook events.
+pub fn identifying_fields_of_events() -> &'static IdentifyingFields {
+    static FIELDS: LazyLock<IdentifyingFields> =
+        LazyLock::new(|| IdentifyingFields::of(table("webhook_events").into_iter()));
+    &FIELDS
 }
 
 /// Returns the columns of a table that contain identifiers. Columns with complete records are not included.

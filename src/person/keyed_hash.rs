@@ -30,7 +30,7 @@ pub struct SealedBytes {
 }
 
 /// A hash of an identifier, computed with the key.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyedHash([u8; HASH_BYTES]);
 
 impl fmt::Debug for KeyedHash {

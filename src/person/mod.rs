@@ -5,9 +5,8 @@
 //! - [`redacted_page`]: a page without some records
 //! - [`identifier_matcher`]: identifiers in texts and raw bytes
 //! - [`keyed_hash`]: hashes of identifiers
-//! - [`suppression_list`]: the erased people
+//! - [`suppression_list`]: the erased people, and the end of their suppression for people who are back
 //! - [`suppression`]: keeps their records out of scans
-//! - [`suppression_end`]: ends that for people who are back
 //!
 //! This module does not decide which identifiers belong to one person, and deletes nothing. `erase` does both.
 
@@ -19,17 +18,15 @@ mod keyed_hash;
 mod patterns;
 mod redacted_page;
 mod suppression;
-mod suppression_end;
 mod suppression_list;
 
-pub use decoded_text::{can_hide_value, must_be_escaped, text_of_bytes};
+pub use decoded_text::{may_have_ace_label, text_of_bytes};
 pub use error::SuppressionError;
-pub use identifier_matcher::{ERASED, IdentifierMatcher};
+pub use identifier_matcher::{ERASED, FieldTest, IdentifierMatcher};
 pub use identifying_fields::{
-    IdentifyingFields, any_email, identifying_columns, identifying_fields, identifying_fields_of_table,
+    IdentifyingFields, any_email, identifying_columns, identifying_fields, identifying_fields_of_events,
 };
 pub use keyed_hash::{IdentifierKey, KeyedHash, SealedBytes};
 pub use redacted_page::{RedactedPage, remove_records};
 pub use suppression::{ExpirableErasure, LateRecords, Suppression};
-pub use suppression_end::EndedSuppression;
-pub use suppression_list::{SUPPRESSION_MARGIN_MS, SuppressionEntry, SuppressionList};
+pub use suppression_list::{EndedSuppression, SUPPRESSION_MARGIN_MS, SuppressionEntry, SuppressionList};

@@ -14,7 +14,7 @@ use super::{
     redacted_page::remove_records,
     suppression_list::SuppressionEntry,
 };
-use crate::model::{IdentifierKind, Scan, ScanId, Stream, WrittenIdentifier};
+use crate::model::{IdentifierKind, Scan, ScanId, WrittenIdentifier};
 
 /// Recognizes the erased people of a suppression list. Costs nothing if the list is empty. Clones share what scans
 /// find.
@@ -87,11 +87,6 @@ impl Suppression {
     /// Returns true if nobody is suppressed.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
-    }
-
-    /// Returns true if a record of a stream belongs to a suppressed person.
-    pub fn matches_record(&self, stream: Stream, record: &str) -> bool {
-        self.matches_json(identifying_fields(stream), record)
     }
 
     /// Returns true if a JSON object belongs to a suppressed person, for example a webhook delivery. `fields` are the

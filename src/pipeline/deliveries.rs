@@ -11,8 +11,7 @@ use crate::{
     flatten::{FlatDeliveries, FlattenError, flatten_deliveries, summarize_body},
     load::EventRows,
     model::{Delivery, DurableStep, EventKind, Failpoints, RunId},
-    person::{Suppression, identifying_fields_of_table, text_of_bytes},
-    schema::table,
+    person::{Suppression, identifying_fields_of_events, text_of_bytes},
     state::Inbox,
 };
 
@@ -154,9 +153,8 @@ impl InboxReader {
     /// Returns the deliveries that are not about erased people. Webhooks keep mentioning an erased person until the
     /// service has purged them.
     fn without_erased_people(&self, pending: &[Delivery]) -> Vec<Delivery> {
-        let fields = table("webhook_events").map(identifying_fields_of_table).unwrap_or_default();
-        let is_suppressed =
-            |delivery: &Delivery| self.suppression.matches_json(&fields, &text_of_bytes(&delivery.body));
+        let fields = identifying_fields_of_events();
+        let is_suppressed = |delivery: &Delivery| self.suppression.matches_json(fields, &text_of_bytes(&delivery.body));
         pending.iter().filter(|delivery| !is_suppressed(delivery)).cloned().collect()
     }
 

@@ -6,8 +6,9 @@ use serde::Serialize;
 
 use crate::{
     config::Settings,
-    erase::{EndReport, EndedErasure, NotFollowed, Plan, Receipt, end_suppression},
+    erase::{EndReport, NotFollowed, Plan, Receipt, end_suppression},
     model::{Identifier, is_display_control},
+    person::EndedSuppression,
     pipeline::ResultsFound,
     recordings::StoredRecordings,
 };
@@ -227,11 +228,11 @@ pub(super) async fn end_erasures(
 fn describe_end(report: &EndReport) -> String {
     let verb = if report.dry_run { "would end" } else { "ended" };
     let mut text = String::new();
-    for EndedErasure { erasure_id, identifiers, identifiers_left } in &report.ended {
+    for EndedSuppression { erasure_id, identifiers, left, .. } in &report.ended {
         text.push_str(&format!("erasure {erasure_id}: the suppression of {identifiers} identifiers {verb}\n"));
-        if *identifiers_left > 0 {
+        if *left > 0 {
             text.push_str(&format!(
-                "  {identifiers_left} identifiers stay suppressed, because this erasure is of several people or identifiers. To end all: \
+                "  {left} identifiers stay suppressed, because this erasure is of several people or identifiers. To end all: \
                  studysync erase --end {erasure_id}\n"
             ));
         }

@@ -26,7 +26,8 @@ fn row(text: &str) -> Vec<Identifier> {
 fn linked_of(named: &str, rows: &[Vec<Identifier>]) -> LinkedIdentifiers {
     let find_rows = |wanted: &[Identifier]| {
         let is_wanted = |row: &&Vec<Identifier>| row.iter().any(|identifier| wanted.contains(identifier));
-        Ok::<_, ()>(CoOccurrence { rows: rows.iter().filter(is_wanted).cloned().collect(), ..CoOccurrence::default() })
+        let rows = rows.iter().filter(is_wanted).cloned().collect();
+        Ok::<_, ()>(vec![CoOccurrence { rows, ..CoOccurrence::default() }])
     };
     follow(&row(named).into_iter().collect(), find_rows).unwrap()
 }

@@ -20,16 +20,25 @@ use crate::{
     schema::{Table, tables},
 };
 
-/// The identifiers in the rows of a warehouse that contain a wanted identifier.
+/// The identifiers in the rows of a warehouse, or in the records of an archive, that contain a wanted identifier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CoOccurrence {
-    /// All identifiers of each row with a wanted identifier. Rows with the same identifiers are listed once.
-    pub rows: Vec<Vec<Identifier>>,
+    /// All identifiers of each row with a wanted identifier, sorted.
+    pub rows: BTreeSet<Vec<Identifier>>,
     /// Wanted identifiers that occur in more sessions than one person can have, found only in a table with too many
     /// rows. This table and the tables after it are searched without these identifiers.
     pub too_wide: Vec<Identifier>,
     /// The spellings in which the rows write the identifiers.
     pub spellings: Spellings,
+}
+
+impl CoOccurrence {
+    /// Adds the rows and spellings of other files.
+    pub fn add(&mut self, other: CoOccurrence) {
+        self.rows.extend(other.rows);
+        self.too_wide.extend(other.too_wide);
+        merge_spellings(&mut self.spellings, other.spellings);
+    }
 }
 
 /// Limits of the memory, and of how many sessions an identifier of one person can have.
@@ -63,7 +72,6 @@ fn co_occurrence_within(
     limits: Limits,
 ) -> Result<CoOccurrence, LoadError> {
     let mut wanted = IdentifierSet::of(wanted);
-    let mut rows = BTreeSet::new();
     let mut co_occurrence = CoOccurrence::default();
     for table in tables() {
         let id_columns = identifier_columns(table);
@@ -82,10 +90,9 @@ fn co_occurrence_within(
         if found.is_too_large(limits) {
             return Err(LoadError::TooManyRows { rows_max: limits.rows_max });
         }
-        rows.extend(found.rows);
+        co_occurrence.rows.extend(found.rows);
         merge_spellings(&mut co_occurrence.spellings, found.spellings);
     }
-    co_occurrence.rows = rows.into_iter().collect();
     co_occurrence.too_wide.sort();
     Ok(co_occurrence)
 }

@@ -1,18 +1,18 @@
-//! The columns of a table that identify a person.
+//! The columns of a table that identify a person: columns with an identifier, and columns with the JSON text of a
+//! complete record, as `rejects` and `webhook_events` store it.
 
 use arrow::array::{Array as _, Int64Array, RecordBatch, StringArray};
 
-use super::{
-    identifier_set::{IdentifierSet, LowercaseBuffer, is_visitor},
-    record_matcher::RecordMatcher,
-};
+use super::identifier_set::{IdentifierSet, LowercaseBuffer, is_visitor};
 use crate::{
     load::{
         LoadError,
         store::{number_column, text_column},
     },
-    model::{IdentifierKind, WrittenIdentifier, is_email_attribute},
-    person::{any_email, identifying_columns},
+    model::{IdentifierKind, Stream, WrittenIdentifier, is_email_attribute},
+    person::{
+        FieldTest, IdentifyingFields, any_email, identifying_columns, identifying_fields, identifying_fields_of_events,
+    },
     schema::{ColumnType, Identifies, Table},
 };
 
@@ -161,6 +161,30 @@ impl IdentifierValues<'_> {
     }
 }
 
+/// Tests whether the JSON text of a record contains a wanted identifier.
+pub(super) struct RecordMatcher<'a> {
+    /// The identifiers to find.
+    pub wanted: &'a IdentifierSet,
+    fields: FieldTest,
+}
+
+impl<'a> RecordMatcher<'a> {
+    /// Creates a matcher for these identifiers.
+    pub fn new(wanted: &'a IdentifierSet) -> Self {
+        Self { wanted, fields: FieldTest::new(wanted.iter()) }
+    }
+
+    /// Returns true if a field of the record contains a wanted identifier. The text is read as a record of each stream
+    /// and as a webhook, because the caller does not know which it is.
+    pub fn matches(&self, record: &str) -> bool {
+        // `any` returns true at the first field with a wanted identifier.
+        let is_match =
+            |fields: &IdentifyingFields| fields.any(record, &mut |found| self.wanted.contains(&found.identifier));
+        let fields = Stream::ALL.into_iter().map(identifying_fields).chain([identifying_fields_of_events()]);
+        self.fields.may_be_a_field(record.as_bytes()) && fields.into_iter().any(is_match)
+    }
+}
+
 /// Returns for each row whether an identifier column or a stored record contains a wanted identifier. `records` are the
 /// names of the columns with stored records.
 pub(super) fn matching_rows(
@@ -187,8 +211,10 @@ pub(super) fn matching_rows(
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
-    use crate::schema::tables;
+    use crate::{model::Identifier, schema::tables};
 
     #[test]
     fn every_identifying_column_is_listed_or_json_of_a_stream() {
@@ -206,6 +232,102 @@ mod tests {
             }
             for column in record_columns(table) {
                 assert_eq!(table.column(column).unwrap().column_type, ColumnType::Text, "{}.{column}", table.name);
+            }
+        }
+    }
+
+    fn identifiers() -> Vec<Identifier> {
+        let named = [
+            (IdentifierKind::UserId, "u-1"),
+            (IdentifierKind::UserId, "K 1"),
+            (IdentifierKind::UserId, "zo\u{eb}"),
+            (IdentifierKind::UserId, "a\"b\\c/d"),
+            (IdentifierKind::Email, "anna@example.com"),
+            (IdentifierKind::Email, "anna@exämple.de"),
+            (IdentifierKind::VisitorId, "17"),
+            (IdentifierKind::VisitorUuid, "2f1c9d6e-0b7a-4c55-9a40-1d2e3f405162"),
+            (IdentifierKind::Session, "3f1c9d6e-0b7a-4c55-9a40-1d2e3f405162"),
+            (IdentifierKind::Session, "s-1"),
+            (IdentifierKind::AnonymousId, "p/1"),
+        ];
+        named.into_iter().map(|(kind, text)| Identifier::read(kind, text).unwrap()).collect()
+    }
+
+    /// Tests every field, without the quick test.
+    fn has_field(record: &str, identifier: &Identifier) -> bool {
+        let events = identifying_fields_of_events();
+        let has = |fields: &IdentifyingFields| fields.any(record, &mut |found| found.identifier == *identifier);
+        has(events) || Stream::ALL.into_iter().map(identifying_fields).any(has)
+    }
+
+    #[test]
+    fn p9_records_match_in_every_spelling_of_an_identifier() {
+        let fields = ["externalUserId", "visitorId", "visitorUuid", "email", "responseGroupUid", "anonymousId", "id"];
+        let values = [
+            "\"u-1\"",
+            "\"U-1\"",
+            "\"u-12\"",
+            "\"\u{212a} 1\"",
+            r#""zo\u00eb""#,
+            r#""zo\xeb""#,
+            "\"zoe\u{308}\"",
+            r#""a\"b\\c\/d""#,
+            "\" ANNA@example.com.\"",
+            r#""\tanna@example.com\n""#,
+            "\"anna@ｅｘａｍｐｌｅ．com\"",
+            "\"anna@XN--EXMPLE-CUA.de\"",
+            "17",
+            "\"+017\"",
+            "18",
+            "\"2F1C9D6E0B7A4C559A401D2E3F405162\"",
+            "\"{2f1c9d6e-0b7a-4c55-9a40-1d2e3f405162}\"",
+            "\"urn:uuid:3F1C9D6E-0b7a-4c55-9a40-1d2e3f405162\"",
+            r#""S\u002D1""#,
+            "\"p/1\"",
+            r#""p\/1""#,
+        ];
+        let mut found = 0;
+        for (field, value) in fields.iter().flat_map(|field| values.map(|value| (field, value))) {
+            for record in [format!("{{\"{field}\":{value}}}"), format!("{{\"{field}\":{value}, broken")] {
+                for identifier in identifiers() {
+                    let wanted = IdentifierSet::of([&identifier]);
+                    let is_match = has_field(&record, &identifier);
+                    assert_eq!(RecordMatcher::new(&wanted).matches(&record), is_match, "{record} {identifier:?}");
+                    found += u32::from(is_match);
+                }
+            }
+        }
+        assert!(found > 40, "{found}");
+    }
+
+    #[test]
+    fn the_quick_test_rejects_most_other_records() {
+        let identifiers = [identifiers().swap_remove(0), identifiers().swap_remove(7)];
+        let wanted = IdentifierSet::of(&identifiers);
+        let test = RecordMatcher::new(&wanted);
+        let others =
+            r#"{"responseGroupUid":"698547a7-d566-4c55-9a40-1d2e3f405162","response":"a \"b\"\n","visitorId":18}"#;
+        assert!(!test.fields.may_be_a_field(others.as_bytes()) && !test.matches(others));
+        let nobody = IdentifierSet::default();
+        assert!(!RecordMatcher::new(&nobody).matches("\u{212a}"));
+    }
+
+    proptest! {
+        #[test]
+        fn p9_the_quick_test_has_no_false_negatives_for_records(
+            text in prop_oneof!["[a-cA-C/\\\\\"\u{212a}Kk1-]{0,8}", "\\PC{0,8}"],
+            field in prop::sample::select(vec!["userId", "email", "visitorUuid", "responseGroupUid"]),
+            escape in any::<bool>(),
+        ) {
+            let mut value = serde_json::to_string(&text).unwrap();
+            if escape {
+                value = value.replace('k', "\\u006b").replace('/', "\\/");
+            }
+            let record = format!("{{\"{field}\":{value}}}");
+            for kind in IdentifierKind::ALL {
+                let Some(identifier) = Identifier::read(kind, &text) else { continue };
+                let wanted = IdentifierSet::of([&identifier]);
+                prop_assert_eq!(RecordMatcher::new(&wanted).matches(&record), has_field(&record, &identifier));
             }
         }
     }

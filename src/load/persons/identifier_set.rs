@@ -2,12 +2,13 @@
 
 use foldhash::HashSet;
 
-use crate::model::{Identifier, IdentifierKind};
+use crate::{
+    model::{Identifier, IdentifierKind},
+    person::may_have_ace_label,
+};
 
 /// Lengths in bytes of UUIDs that are not written in the usual way: without hyphens, in braces, as a URN.
 const OTHER_UUID_BYTES: [usize; 3] = [32, 38, 45];
-/// Prefix of the labels of a domain that encode other letters than ASCII (Punycode).
-pub(super) const ACE_PREFIX: &str = "xn--";
 
 /// A set of identifiers.
 #[derive(Clone, Debug, Default)]
@@ -113,10 +114,7 @@ fn may_be_normalized(kind: IdentifierKind, bytes: &[u8]) -> bool {
     let may_be_uuid = || OTHER_UUID_BYTES.contains(&bytes.len());
     match kind {
         IdentifierKind::UserId | IdentifierKind::AnonymousId => false,
-        IdentifierKind::Email => {
-            let is_ace = |some: &[u8]| some.eq_ignore_ascii_case(ACE_PREFIX.as_bytes());
-            bytes.ends_with(b".") || bytes.windows(ACE_PREFIX.len()).any(is_ace)
-        }
+        IdentifierKind::Email => bytes.ends_with(b".") || may_have_ace_label(bytes),
         IdentifierKind::Session => may_be_uuid(),
         IdentifierKind::VisitorId | IdentifierKind::VisitorUuid => {
             let is_digit_or_sign = |byte: &u8| byte.is_ascii_digit() || b"+-".contains(byte);

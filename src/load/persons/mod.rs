@@ -7,23 +7,19 @@
 mod co_occurrence;
 mod identifier_columns;
 mod identifier_set;
+mod mentions;
 mod parallel_read;
-mod record_matcher;
-mod redact;
 mod rows;
-mod search;
-mod texts;
 mod vanished;
 
 #[cfg(test)]
 mod tests;
 
 pub use co_occurrence::CoOccurrence;
+pub use mentions::LocationResult;
 pub use rows::PeopleFound;
-pub use search::{Mention, SearchReport};
 
 pub(in crate::load) use co_occurrence::co_occurrence;
-pub(in crate::load) use redact::redact;
+pub(in crate::load) use mentions::{redact, search};
 pub(in crate::load) use rows::{find, remove};
-pub(in crate::load) use search::search;
 pub(in crate::load) use vanished::{live_sessions, vanished_sessions};

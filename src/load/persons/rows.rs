@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use arrow::array::{BooleanArray, RecordBatch};
 
 use super::{
-    identifier_columns::{IdentifierColumn, columns_to_read, identifier_columns, matching_rows, record_columns},
+    identifier_columns::{
+        IdentifierColumn, RecordMatcher, columns_to_read, identifier_columns, matching_rows, record_columns,
+    },
     identifier_set::IdentifierSet,
+    mentions::decoded,
     parallel_read::removal_keys_where,
-    record_matcher::RecordMatcher,
-    texts::decoded,
 };
 use crate::{
     load::{

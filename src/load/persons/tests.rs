@@ -15,8 +15,8 @@ use crate::{
         },
     },
     model::{Identifier, IdentifierKind, Spellings, Stream, Window, WrittenIdentifier, is_email_attribute},
-    person::{IdentifyingFields, identifying_columns, identifying_fields, identifying_fields_of_table},
-    schema::{Column, ColumnType, Identifies, Table, TableKind, children_of, table, tables},
+    person::{IdentifyingFields, identifying_columns, identifying_fields, identifying_fields_of_events},
+    schema::{Column, ColumnType, Identifies, Table, TableKind, children_of, tables},
 };
 
 const SESSIONS: [&str; 6] =
@@ -149,10 +149,10 @@ impl PlainRow {
             }
             Identifies::Identifier(_) => None,
         });
-        let events = identifying_fields_of_table(table("webhook_events").unwrap());
+        let events = identifying_fields_of_events();
         records.any(|record| {
             let has = |fields: &IdentifyingFields| fields.any(&record, &mut |found| person.contains(&found.identifier));
-            has(&events) || Stream::ALL.into_iter().map(identifying_fields).any(has)
+            has(events) || Stream::ALL.into_iter().map(identifying_fields).any(has)
         })
     }
 
@@ -253,7 +253,7 @@ proptest! {
                 row.spelled().into_iter().map(|spelled| spelled.into_identifier(&mut spellings)).collect();
             expected.insert(identifiers.into_iter().collect::<Vec<_>>());
         }
-        let expected = CoOccurrence { rows: expected.into_iter().collect(), too_wide: Vec::new(), spellings };
+        let expected = CoOccurrence { rows: expected, too_wide: Vec::new(), spellings };
         prop_assert_eq!(co_occurrence(&mut store, &person).unwrap(), expected);
     }
 }

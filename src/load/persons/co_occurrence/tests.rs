@@ -27,7 +27,7 @@ fn p9_rows_of_a_shared_identifier_are_left_out() {
     let found = co_occurrence_within(&mut store, &[user("anna"), user("shared"), user("nobody")], SMALL).unwrap();
     assert_eq!(found.too_wide, [user("shared")]);
     let session = Identifier::read(IdentifierKind::Session, "s5").unwrap();
-    assert_eq!(found.rows, [vec![user("anna"), session]]);
+    assert_eq!(found.rows, [vec![user("anna"), session]].into());
     // Below the limit all rows are returned, even if they share an identifier.
     let (_shelf, mut store) = memory();
     for session in ["s1", "s2", "s3"] {
@@ -57,7 +57,7 @@ fn p9_rows_count_in_a_table_without_sessions() {
     }
     let shared = Identifier::read(IdentifierKind::AnonymousId, "shared").unwrap();
     let found = co_occurrence_within(&mut store, &[shared.clone(), user("u2")], SMALL).unwrap();
-    assert_eq!((found.too_wide, found.rows), (vec![shared.clone()], vec![vec![user("u2"), shared]]));
+    assert_eq!((found.too_wide, found.rows), (vec![shared.clone()], [vec![user("u2"), shared]].into()));
 }
 
 #[test]

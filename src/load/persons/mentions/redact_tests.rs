@@ -1,6 +1,6 @@
 //! Mentions are replaced, and everything else stays.
 
-use super::{super::search::search, *};
+use super::*;
 use crate::{
     load::tables::{
         Cell,
@@ -48,7 +48,7 @@ const CHOICES: [&str; 3] = ["response_group_uid", "question_id", "label"];
 fn p9_mentions_are_replaced_and_all_else_stays() {
     let mut store = filled();
     let mentions = search(&mut store, &matcher(), 2).unwrap().mentions;
-    assert_eq!(mentions.iter().map(|mention| mention.rows).collect::<Vec<_>>(), [2, 2, 2]);
+    assert_eq!(mentions.values().copied().collect::<Vec<_>>(), [2, 2, 2]);
     let (answers, choices) =
         (shown(&mut store, "responses", &ANSWERS), shown(&mut store, "response_choices", &CHOICES));
     assert_eq!(redact(&mut store, &matcher(), &mentions, false).unwrap(), 6);
@@ -80,9 +80,9 @@ fn p9_only_the_programs_own_tables_are_redacted_unasked() {
 #[test]
 fn p9_a_column_that_was_not_named_is_left_alone() {
     let mut store = filled();
-    let mentions = [Mention { table: "responses".into(), column: "question_text".into(), rows: 1 }];
+    let mentions = BTreeMap::from([("responses.question_text".to_owned(), 1)]);
     assert_eq!(redact(&mut store, &matcher(), &mentions, false).unwrap(), 0);
-    assert!(redact(&mut store, &matcher(), &[], false).unwrap() == 0);
+    assert!(redact(&mut store, &matcher(), &BTreeMap::new(), false).unwrap() == 0);
 }
 
 #[test]

@@ -94,11 +94,10 @@ fn p9_every_text_is_searched_once_with_any_number_of_threads() {
     filled(&mut store);
     for threads in [1, 3] {
         let searched = search(&mut store, &matcher(), threads).unwrap();
-        let found: Vec<_> = searched.mentions.iter().map(|of| (&of.table, of.column.as_str(), of.rows)).collect();
-        let all: Vec<_> = columns().map(|(table, column)| (table, column, mentioning as u64)).collect();
-        assert_eq!(found, all, "{threads} threads");
-        assert_eq!((searched.rows, searched.bytes), ((tables().len() * ROWS) as u64, bytes as u64));
-        assert_eq!((searched.inside_longer, searched.in_foreign_tables.len()), (0, 0));
+        let all = columns().map(|(table, column)| (format!("{table}.{column}"), mentioning as u64)).collect();
+        assert_eq!(searched.mentions, all, "{threads} threads");
+        assert_eq!((searched.searched, searched.bytes), ((tables().len() * ROWS) as u64, bytes as u64));
+        assert_eq!((searched.inside_longer, searched.in_tables_of_others.len()), (0, 0));
         store.commit("test").unwrap();
     }
 }
@@ -125,8 +124,8 @@ fn p9_tables_of_others_are_searched_and_reported_apart() {
     let foreign = vec![(theirs, RecordBatch::try_from_iter(columns).unwrap())];
     let store = StoreWithForeignTables { inner: MemoryStore::open(&Shelf::default()), foreign, unreadable: None };
     let searched = search(&mut BufferedStore::new(Box::new(store), 0), &matcher(), 2).unwrap();
-    let mention = Mention { table: "notes".into(), column: "note".into(), rows: 1 };
-    assert_eq!((searched.mentions, searched.in_foreign_tables, searched.rows), (vec![], vec![mention], 2));
+    let mentions = BTreeMap::from([("notes.note".to_owned(), 1)]);
+    assert_eq!((searched.mentions, searched.in_tables_of_others, searched.searched), (BTreeMap::new(), mentions, 2));
 }
 
 #[test]
