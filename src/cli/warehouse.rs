@@ -1,22 +1,12 @@
 //! Opens the configured warehouse for commands that only read.
 
 use crate::{
-    config::{Settings, WarehouseSettings},
-    load::{LoadError, Reader, ReaderLimits},
+    config::Settings,
+    load::Reader,
     pipeline::{Memory, unknown_surveys},
 };
 
 use super::CommandError;
-
-/// Returns the limits of a reader that the configuration sets.
-pub(super) fn reader_limits(warehouse: &WarehouseSettings) -> ReaderLimits {
-    ReaderLimits { memory_bytes: Memory::of(warehouse).reader, ..ReaderLimits::default() }
-}
-
-/// Opens the configured warehouses with these limits.
-pub(super) fn open_reader(warehouse: &WarehouseSettings, limits: ReaderLimits) -> Result<Reader, LoadError> {
-    Reader::open_limited(&warehouse.paths, limits)
-}
 
 /// Opens the configured warehouses, and checks that they know every survey of `--survey`.
 ///
@@ -25,7 +15,8 @@ pub(super) fn open_reader(warehouse: &WarehouseSettings, limits: ReaderLimits) -
 /// "there is nothing to ...".
 pub(super) fn open_for_surveys(settings: &Settings, purpose: &str) -> Result<Reader, CommandError> {
     settings.require_warehouse()?;
-    let mut reader = open_reader(&settings.warehouse, reader_limits(&settings.warehouse))?;
+    let limits = Memory::of(&settings.warehouse).reader_limits();
+    let mut reader = Reader::open_limited(&settings.warehouse.paths, limits)?;
     if !settings.surveys.is_empty()
         && let Some(unknown) = unknown_surveys(&mut reader, &settings.surveys)?
     {

@@ -23,7 +23,7 @@ use parquet::{
 
 use super::{LoadError, store::fit_column};
 
-/// Number of rows of a batch that is read from a Parquet file.
+/// Maximum number of rows of a batch that is read from a Parquet file.
 const BATCH_ROWS: usize = 1024;
 /// Format of times without a zone. Times in a warehouse are UTC.
 const PLAIN_TIME: &str = "%Y-%m-%dT%H:%M:%S%.fZ";
@@ -42,9 +42,11 @@ pub fn json_rows(batch: &RecordBatch) -> Result<Vec<u8>, LoadError> {
 }
 
 /// Reads a Parquet file of any schema: calls `begin` with the schema, and afterwards `take` with each batch, until
-/// `take` returns false. Fails with `NotOurs` if the file is not a readable Parquet file.
+/// `take` returns false. A batch has about `batch_bytes_max`, or one row. Fails with `NotOurs` if the file is not a
+/// readable Parquet file.
 pub fn read_parquet_file<E: From<LoadError>>(
     path: &Path,
+    batch_bytes_max: usize,
     begin: impl FnOnce(&SchemaRef) -> Result<(), E>,
     mut take: impl FnMut(RecordBatch) -> Result<bool, E>,
 ) -> Result<(), E> {
@@ -52,7 +54,11 @@ pub fn read_parquet_file<E: From<LoadError>>(
     let file = File::open(path).map_err(LoadError::io("open", path))?;
     let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| not_ours(error.to_string()))?;
     begin(builder.schema())?;
-    let reader = builder.with_batch_size(BATCH_ROWS).build().map_err(|error| not_ours(error.to_string()))?;
+    let groups = builder.metadata().row_groups().iter();
+    let row_bytes = groups.map(|group| group.total_byte_size() / group.num_rows().max(1)).max();
+    let row_bytes = row_bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(0);
+    let rows = batch_bytes_max.checked_div(row_bytes).unwrap_or(BATCH_ROWS).clamp(1, BATCH_ROWS);
+    let reader = builder.with_batch_size(rows).build().map_err(|error| not_ours(error.to_string()))?;
     for batch in reader {
         if !take(batch.map_err(|error| not_ours(error.to_string()))?)? {
             break;

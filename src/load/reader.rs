@@ -31,8 +31,7 @@ pub use script::{in_place, statements};
 use seal::check_reads_only;
 use timer::StatementTimer;
 
-/// Defaults of [`ReaderLimits`].
-const MEMORY_LIMIT_BYTES: u64 = 1 << 30;
+/// Default of [`ReaderLimits::statement_time`].
 const STATEMENT_TIME: Duration = Duration::from_secs(300);
 
 /// Limits of one statement.
@@ -40,13 +39,16 @@ const STATEMENT_TIME: Duration = Duration::from_secs(300);
 pub struct ReaderLimits {
     /// Memory of the engine, in bytes. A query that needs more fails, because nothing spills to disk.
     pub memory_bytes: u64,
+    /// Memory for the rows that a caller collects, in bytes.
+    pub results_bytes: usize,
     /// Time that the engine may work on one statement, without the time in which the caller handles its rows.
     pub statement_time: Duration,
 }
 
-impl Default for ReaderLimits {
-    fn default() -> Self {
-        ReaderLimits { memory_bytes: MEMORY_LIMIT_BYTES, statement_time: STATEMENT_TIME }
+impl ReaderLimits {
+    /// Creates limits with this memory for the engine, none for collected rows, and 5 minutes for a statement.
+    pub fn new(memory_bytes: u64) -> Self {
+        ReaderLimits { memory_bytes, results_bytes: 0, statement_time: STATEMENT_TIME }
     }
 }
 
@@ -80,12 +82,10 @@ pub struct Streamed {
 }
 
 impl Reader {
-    /// Opens a warehouse with the default limits.
-    ///
-    /// # Errors
-    /// As [`Reader::open_limited`].
+    /// Opens a warehouse with 1 GiB of memory.
+    #[cfg(test)]
     pub fn open(paths: &WarehousePaths) -> Result<Reader, LoadError> {
-        Reader::open_limited(paths, ReaderLimits::default())
+        Reader::open_limited(paths, ReaderLimits { results_bytes: 1 << 30, ..ReaderLimits::new(1 << 30) })
     }
 
     /// Opens warehouses for queries. Queries use tables and views of the first warehouse by their plain names, and of
@@ -122,6 +122,11 @@ impl Reader {
         let sealed = format!("SET allowed_directories = [{}]; {seal}", folders.join(", "));
         connection.execute_batch(&sealed).map_err(failed)?;
         Ok(Reader { connection, limits, reopening: None, attached })
+    }
+
+    /// Returns how many rows of this size a caller may collect.
+    pub fn rows_max(&self, row_bytes: usize) -> usize {
+        self.limits.results_bytes / row_bytes.max(1)
     }
 
     /// Runs one read-only statement and returns at most `rows_max` rows.

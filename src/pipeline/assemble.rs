@@ -189,7 +189,7 @@ pub(super) fn open_reader(
     warehouse: &WarehouseSettings,
     time: Duration,
 ) -> Result<(&'static str, Reader), PipelineError> {
-    let limits = ReaderLimits { memory_bytes: Memory::of(warehouse).reader, statement_time: time };
+    let limits = ReaderLimits { statement_time: time, ..Memory::of(warehouse).reader_limits() };
     let paths: WarehousePaths = warehouse.paths.clone().into_iter().take(1).collect();
     let name = paths.keys().next().map_or("warehouse", |kind| kind.name());
     Ok((name, Reader::open_limited(&paths, limits).map_err(failed(name))?))

@@ -70,7 +70,7 @@ pub use error::{Failure, PipelineError, chain};
 pub use failed_start::FailedStart;
 pub use frozen::Frozen;
 pub use limits::{LEARNED_RATE, recall, remember, retry_after_until_ms};
-pub use memory::Memory;
+pub use memory::{ByteBudget, Memory, Reservation};
 pub use meter::{Meter, Progress, Reach, Reading, Snapshot, Wait, log_progress};
 pub use named_surveys::{unknown_in_warehouse, unknown_surveys};
 pub use people::{PeopleDue, people_due, refresh_intervals};

@@ -4,10 +4,7 @@ use std::{
     collections::BTreeMap,
     num::NonZero,
     path::Path,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
 };
 
@@ -19,21 +16,17 @@ use crate::{
     model::{DriftRules, FlatPage, Stream},
 };
 
-use super::{PipelineError, memory::Memory};
-
-/// Bodies of this size or more that are read back from disk are flattened one at a time. The rows of a body take
-/// several times its size, so several large bodies together would exceed the memory limit. A usual page has about
-/// 1 MiB.
-pub(super) const LARGE_BODY_BYTES: usize = 8 * 1024 * 1024;
+use super::{
+    PipelineError,
+    memory::{ByteBudget, Memory, Reservation},
+};
 
 /// The memory and the processors that the pages of a run may use. Clones share them.
 #[derive(Clone, Debug)]
 pub(super) struct Budget {
-    /// Bytes of flattened pages in memory, over all scans of the run.
-    page_bytes: Arc<AtomicUsize>,
-    page_bytes_max: usize,
-    /// The maximum bytes of the long texts of a window.
-    long_bytes_max: usize,
+    pub shares: Memory,
+    /// Flattened pages in memory, over all scans of the run.
+    pages: ByteBudget,
     /// Rows of each stream so far, and bytes of their long texts.
     long_texts: Arc<Mutex<BTreeMap<Stream, (usize, usize)>>>,
     /// Locked while a large body is flattened.
@@ -44,12 +37,11 @@ pub(super) struct Budget {
 
 impl Budget {
     /// Creates a budget of a run with these shares.
-    pub fn new(shares: &Memory) -> Self {
+    pub fn new(shares: Memory) -> Self {
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
         Self {
-            page_bytes: Arc::default(),
-            page_bytes_max: shares.pages,
-            long_bytes_max: shares.long_texts,
+            shares,
+            pages: ByteBudget::new(shares.pages),
             long_texts: Arc::default(),
             large_body: Arc::default(),
             // At least two: on a machine with one processor, pages are flattened while a warehouse waits for its disk.
@@ -75,39 +67,25 @@ impl Budget {
     pub fn window_rows_max(&self, stream: Stream) -> u64 {
         let long_texts = self.long_texts.lock().unwrap_or_else(PoisonError::into_inner);
         let (rows, bytes) = long_texts.get(&stream).copied().unwrap_or_default();
-        let fitting = (self.long_bytes_max as u128 / 4 * rows as u128).checked_div(bytes as u128);
+        let fitting = (self.shares.long_texts as u128 / 4 * rows as u128).checked_div(bytes as u128);
         fitting.map_or(u64::MAX, |rows| u64::try_from(rows).unwrap_or(u64::MAX))
     }
 
     /// Returns true if the long texts of a window exceed their maximum.
     pub fn are_too_long(&self, long_text_bytes: usize) -> bool {
-        long_text_bytes > self.long_bytes_max
-    }
-
-    /// Reserves memory for flattened pages. Returns false, and reserves nothing, if the memory would exceed the
-    /// maximum.
-    fn reserve(&self, bytes: usize) -> bool {
-        let fits = self.page_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.page_bytes_max;
-        if !fits {
-            self.free(bytes);
-        }
-        fits
+        long_text_bytes > self.shares.long_texts
     }
 
     /// Returns true if at least half of the memory is used. The run then begins no window while complete scans wait for
     /// a commit, because pages that do not fit have to be flattened again for each read.
     pub fn is_tight(&self) -> bool {
-        self.page_bytes.load(Ordering::Relaxed) >= self.page_bytes_max / 2
-    }
-
-    fn free(&self, bytes: usize) {
-        self.page_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.pages.is_used_to(2)
     }
 
     /// Blocks this thread until a body of this size may be flattened. The caller keeps the guard until the rows are
     /// dropped or counted in the budget. Returns `None` for a small body, which never waits.
     pub fn lock_large_body(&self, body_bytes: usize) -> Option<MutexGuard<'_, ()>> {
-        (body_bytes >= LARGE_BODY_BYTES).then(|| self.large_body.lock().unwrap_or_else(PoisonError::into_inner))
+        (body_bytes >= self.shares.large_body()).then(|| self.large_body.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -117,10 +95,8 @@ pub(super) struct PageBuffer {
     budget: Budget,
     stream: Stream,
     rules: DriftRules,
-    /// The pages in memory; empty if `is_spooled`.
-    pages: Vec<FlatPage>,
-    /// Bytes of `pages` that are reserved in the budget.
-    bytes: usize,
+    /// The pages in memory, with the reservations of their bytes; empty if `is_spooled`.
+    pages: Vec<(FlatPage, Reservation)>,
     /// True if all pages have to be read from the spool: one page did not fit, or an earlier run pulled a page.
     is_spooled: bool,
 }
@@ -128,7 +104,7 @@ pub(super) struct PageBuffer {
 impl PageBuffer {
     /// Creates an empty buffer.
     pub fn new(budget: &Budget, stream: Stream, rules: DriftRules) -> Self {
-        Self { budget: budget.clone(), stream, rules, pages: Vec::new(), bytes: 0, is_spooled: false }
+        Self { budget: budget.clone(), stream, rules, pages: Vec::new(), is_spooled: false }
     }
 
     /// Creates a buffer for a scan whose first pages are only in the spool.
@@ -143,13 +119,9 @@ impl PageBuffer {
         if self.is_spooled {
             return;
         }
-        let bytes = page.memory_bytes();
-        if self.budget.reserve(bytes) {
-            self.bytes += bytes;
-            self.pages.push(page);
-        } else {
-            self.clear();
-            self.is_spooled = true;
+        match self.budget.pages.try_reserve(page.memory_bytes()) {
+            Some(reservation) => self.pages.push((page, reservation)),
+            None => self.release(),
         }
     }
 
@@ -159,19 +131,14 @@ impl PageBuffer {
 
     /// Drops all pages, because the window starts over.
     pub fn restart(&mut self) {
-        self.clear();
+        self.pages.clear();
         self.is_spooled = false;
     }
 
     /// Frees the memory of the pages after every warehouse has applied them.
     pub fn release(&mut self) {
-        self.clear();
-        self.is_spooled = true;
-    }
-
-    fn clear(&mut self) {
         self.pages.clear();
-        self.budget.free(std::mem::take(&mut self.bytes));
+        self.is_spooled = true;
     }
 
     /// Passes each page to `apply`, in the order in which they were pulled. Reads the pages from `spool` if they are
@@ -182,7 +149,7 @@ impl PageBuffer {
         mut apply: impl FnMut(&FlatPage) -> Result<(), E>,
     ) -> Result<(), E> {
         if !self.is_spooled {
-            return self.pages.iter().try_for_each(apply);
+            return self.pages.iter().try_for_each(|(page, _)| apply(page));
         }
         let mut pages = read_pages(spool).map_err(PipelineError::Archive)?;
         let mut count = 0;
@@ -202,22 +169,12 @@ impl PageBuffer {
     }
 }
 
-impl Drop for PageBuffer {
-    fn drop(&mut self) {
-        self.clear();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const PAGE_BYTES_MAX: usize = 1 << 20;
     const BODY: &[u8] = br#"{"data":[{"responseGroupUid":"a","questionId":7,"createdAt":"2026-01-01T00:00:00.001Z"}]}"#;
-
-    fn page_bytes(budget: &Budget) -> usize {
-        budget.page_bytes.load(Ordering::Relaxed)
-    }
 
     fn keys(buffer: &PageBuffer) -> usize {
         let mut keys = 0;
@@ -231,26 +188,26 @@ mod tests {
 
     #[test]
     fn p8_pages_that_do_not_fit_free_their_memory_once() {
-        let shares = Memory { bodies: 0, pages: PAGE_BYTES_MAX, long_texts: 0, waiting: 0, store: 0, reader: 0 };
-        let budget = Budget::new(&shares);
+        let shares = Memory { pages: PAGE_BYTES_MAX, ..Memory::default() };
+        let budget = Budget::new(shares);
         let page = |buffer: &PageBuffer| buffer.parse(BODY).unwrap();
         let mut buffer = PageBuffer::new(&budget, Stream::Responses, DriftRules::default());
         let bytes = page(&buffer).memory_bytes();
         // Room for three pages.
         let others = PAGE_BYTES_MAX - 3 * bytes;
-        assert!(budget.reserve(others));
+        let _others = budget.pages.reserve(others);
         for _ in 0..3 {
             let page = page(&buffer);
             buffer.push(page);
         }
-        assert_eq!((keys(&buffer), page_bytes(&budget)), (3, PAGE_BYTES_MAX));
+        assert_eq!((keys(&buffer), budget.pages.reserved()), (3, PAGE_BYTES_MAX));
         for _ in 0..2 {
             let page = page(&buffer);
             buffer.push(page);
         }
         assert!(buffer.is_spooled);
-        assert_eq!(page_bytes(&budget), others);
+        assert_eq!(budget.pages.reserved(), others);
         drop(buffer);
-        assert_eq!(page_bytes(&budget), others);
+        assert_eq!(budget.pages.reserved(), others);
     }
 }

@@ -49,7 +49,7 @@ impl SyncContext {
             archive,
             state: session.shared_state(),
             account: session.account.clone(),
-            budget: Budget::new(&Memory::of(&session.settings.warehouse)),
+            budget: Budget::new(Memory::of(&session.settings.warehouse)),
             progress,
             ties,
             theme_times,

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::{
-    limits::{ROWS_MAX, SCOPES_MAX},
+    limits::{SCOPES_MAX, rows_max},
     rows::{Row, query},
 };
 use crate::{
@@ -192,7 +192,8 @@ fn from_ledger(reader: &mut Reader) -> Result<Vec<ScopeCoverage>, LoadError> {
     // Of a very long ledger only the newest scans are read. Scans of users cover no time.
     let sql = format!(
         "SELECT stream, survey_id, epoch_ms(window_start) AS start_ms, epoch_ms(window_end) AS end_ms, withheld, rows_read
-         FROM (SELECT * FROM sync_windows WHERE stream <> 'users' ORDER BY scanned_at DESC, scan_id DESC LIMIT {ROWS_MAX}) ORDER BY scanned_at, scan_id"
+         FROM (SELECT * FROM sync_windows WHERE stream <> 'users' ORDER BY scanned_at DESC, scan_id DESC LIMIT {}) ORDER BY scanned_at, scan_id",
+        rows_max(reader)
     );
     let make = |row: Row<'_>| {
         let stream: Stream = row.text("stream")?.parse().ok()?;

@@ -1,5 +1,7 @@
 //! The limits of the report. The page says what a limit left out.
 
+use crate::load::Reader;
+
 /// Days in the daily chart and in the maps of days, by default.
 pub const DAYS_DEFAULT: u32 = 366;
 /// Days in the daily chart and in the maps of days, at most.
@@ -29,4 +31,11 @@ pub(super) const INTERVALS_MAX: usize = 60;
 /// Characters of a name, a question or a label. The warehouse cuts off the rest.
 pub(super) const TEXT_CHARS_MAX: usize = 160;
 /// Rows of one query: more than the limits above, or a ledger of many years, can produce.
-pub(super) const ROWS_MAX: usize = 1_000_000;
+const ROWS_MAX: usize = 1_000_000;
+/// Memory of a row of a query that may have [`ROWS_MAX`] rows: a scan of the ledger, in a list that grows.
+const ROW_BYTES: usize = 128;
+
+/// Returns the rows of one query, at most: fewer than [`ROWS_MAX`] if the memory limit is small.
+pub(super) fn rows_max(reader: &Reader) -> usize {
+    reader.rows_max(ROW_BYTES).min(ROWS_MAX)
+}

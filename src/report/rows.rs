@@ -6,7 +6,7 @@ use arrow::{
     datatypes::{DataType, Float64Type, Int64Type},
 };
 
-use super::limits::{ROWS_MAX, TEXT_CHARS_MAX};
+use super::limits::{TEXT_CHARS_MAX, rows_max};
 use crate::load::{LoadError, Reader};
 
 /// One row of a query's result.
@@ -17,18 +17,19 @@ pub(super) struct Row<'a> {
 }
 
 /// Runs a query and converts each row with `make`. The columns of the query must be BIGINT, DOUBLE or VARCHAR. Fails if
-/// the result has more than [`ROWS_MAX`] rows.
+/// the result has more than [`rows_max`] rows.
 pub(super) fn query<T>(
     reader: &mut Reader,
     sql: &str,
     mut make: impl FnMut(Row<'_>) -> T,
 ) -> Result<Vec<T>, LoadError> {
+    let rows_max = rows_max(reader);
     let mut values = Vec::new();
-    let streamed = reader.stream(sql, ROWS_MAX, |batch| {
+    let streamed = reader.stream(sql, rows_max, |batch| {
         values.extend((0..batch.num_rows()).map(|index| make(Row { batch: &batch, index })));
         Ok::<(), LoadError>(())
     })?;
-    let too_many = || LoadError::Unsupported(format!("a part of the report has more than {ROWS_MAX} rows"));
+    let too_many = || LoadError::Unsupported(format!("a part of the report has more than {rows_max} rows"));
     if streamed.truncated { Err(too_many()) } else { Ok(values) }
 }
 

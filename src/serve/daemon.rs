@@ -12,8 +12,8 @@ use crate::{
     model::{Fault, MINUTE_MS, RunReason, Stream},
     notify::EndedRun,
     pipeline::{
-        Meter, Outcome, PeopleSelection, PipelineError, Progress, Request, Run, RunReport, RunTimes, System, chain,
-        flush_deliveries, identity, log_progress,
+        Memory, Meter, Outcome, PeopleSelection, PipelineError, Progress, Request, Run, RunReport, RunTimes, System,
+        chain, flush_deliveries, identity, log_progress,
     },
     state::{Inbox, ScheduleEntry, StateError},
 };
@@ -32,7 +32,6 @@ const PUBLISH_EVERY_MS: i64 = 15 * MINUTE_MS;
 const COUNT_EVERY_MS: i64 = 10_000;
 /// Maximum deliveries of earlier processes that are read at the start to plan jobs.
 const EARLIER_MAX: u32 = 10_000;
-const EARLIER_BYTES_MAX: usize = 64 << 20;
 
 /// Does the jobs of `serve`, one at a time.
 pub struct Daemon {
@@ -137,7 +136,8 @@ impl Daemon {
 
     /// Plans jobs for the deliveries that earlier processes stored and that are not in the warehouses yet.
     fn read_earlier_deliveries(&mut self) -> Result<(), ServeError> {
-        let earlier = self.inbox.pending(EARLIER_MAX, EARLIER_BYTES_MAX)?;
+        let bytes_max = Memory::of(&self.settings.warehouse).received;
+        let earlier = self.inbox.pending(EARLIER_MAX, bytes_max)?;
         let now_ms = self.system.clock.now_ms();
         for delivery in &earlier {
             if let Some(stream) = summarize_body(&delivery.body).kind.changed_stream() {

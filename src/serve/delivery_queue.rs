@@ -3,10 +3,10 @@
 
 use std::{io, sync::Arc};
 
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    pipeline::chain,
+    pipeline::{Reservation, chain},
     state::{DeliveryReceipt, Inbox, NewDelivery, StateError},
 };
 
@@ -54,8 +54,8 @@ pub(super) enum StoreError {
 struct QueuedDelivery {
     delivery: NewDelivery,
     answer: oneshot::Sender<Result<DeliveryReceipt, StoreError>>,
-    /// Reserves the memory of the body.
-    _memory: OwnedSemaphorePermit,
+    /// Reserve the memory of the body.
+    _memory: Vec<Reservation>,
 }
 
 /// A request to the writing thread.
@@ -82,7 +82,7 @@ impl DeliveryQueue {
     pub(super) async fn store(
         &self,
         delivery: NewDelivery,
-        memory: OwnedSemaphorePermit,
+        memory: Vec<Reservation>,
     ) -> Result<DeliveryReceipt, StoreError> {
         let (answer, answered) = oneshot::channel();
         let queued = QueuedDelivery { delivery, answer, _memory: memory };

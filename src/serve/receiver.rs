@@ -13,14 +13,12 @@ use axum::{
 };
 use http_body_util::BodyExt as _;
 use subtle::ConstantTimeEq as _;
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::timeout,
-};
+use tokio::time::timeout;
 
 use crate::{
     clock::Clock,
     flatten::{body_hash, summarize_body},
+    pipeline::{ByteBudget, Memory, Reservation},
     redact::bare_secret,
     state::{DeliveryReceipt, NewDelivery},
 };
@@ -32,9 +30,7 @@ use super::{
 
 /// The largest accepted body. The text of [`Refusal::TooLarge`] names it as 1 MiB. A survey's answers are far smaller.
 const BODY_BYTES_MAX: usize = 1 << 20;
-/// The memory for all bodies that are being read or stored.
-const BODIES_BYTES_MAX: usize = 64 << 20;
-/// The largest inbox: days of deliveries while no warehouse can take them.
+/// The largest inbox, on disk: days of deliveries while no warehouse can take them.
 const INBOX_BYTES_MAX: u64 = 8 << 30;
 /// The longest time for a body to arrive.
 const BODY_WAIT: Duration = Duration::from_secs(10);
@@ -51,7 +47,8 @@ pub(super) struct Receiver {
     queue: DeliveryQueue,
     state: Arc<ServeState>,
     clock: Clock,
-    body_memory: Arc<Semaphore>,
+    /// The bodies that are being read or stored.
+    body_memory: ByteBudget,
 }
 
 impl Receiver {
@@ -61,8 +58,9 @@ impl Receiver {
         queue: DeliveryQueue,
         state: Arc<ServeState>,
         clock: Clock,
+        shares: Memory,
     ) -> Receiver {
-        Receiver { path, token, queue, state, clock, body_memory: Arc::new(Semaphore::new(BODIES_BYTES_MAX)) }
+        Receiver { path, token, queue, state, clock, body_memory: ByteBudget::new(shares.received) }
     }
 
     /// Returns the secret, to follow its changes.
@@ -111,20 +109,16 @@ impl Receiver {
         Ok(stored)
     }
 
-    /// Reads a body. Returns the body and the reservation of its memory. Fails if the body is too large or breaks off,
+    /// Reads a body. Returns the body and the reservations of its memory. Fails if the body is too large or breaks off,
     /// or if all bodies together need too much memory.
-    async fn read_body(&self, mut body: Body) -> Result<(Vec<u8>, OwnedSemaphorePermit), Refusal> {
-        let reserve = |bytes: usize| {
-            let bytes = u32::try_from(bytes).map_err(|_| Refusal::TooLarge)?;
-            Arc::clone(&self.body_memory).try_acquire_many_owned(bytes).map_err(|_| Refusal::Overloaded)
-        };
-        let (mut bytes, mut memory) = (Vec::new(), reserve(0)?);
+    async fn read_body(&self, mut body: Body) -> Result<(Vec<u8>, Vec<Reservation>), Refusal> {
+        let (mut bytes, mut memory) = (Vec::new(), Vec::new());
         while let Some(frame) = body.frame().await {
             let Ok(data) = frame.map_err(|_| Refusal::TooSlow)?.into_data() else { continue };
             if bytes.len() + data.len() > BODY_BYTES_MAX {
                 return Err(Refusal::TooLarge);
             }
-            memory.merge(reserve(data.len())?);
+            memory.push(self.body_memory.try_reserve(data.len()).ok_or(Refusal::Overloaded)?);
             bytes.extend_from_slice(&data);
         }
         Ok((bytes, memory))

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clock::Clock,
     config::{ConfigError, SecretSource, ServeSettings, Settings},
-    pipeline::{System, identity, proxies, until_stopped},
+    pipeline::{Memory, System, identity, proxies, until_stopped},
     redact::ApiKey,
     state::Inbox,
 };
@@ -119,7 +119,8 @@ impl Opened {
         let daemon = Daemon::new(settings.clone(), system.clone(), Arc::clone(&state))?;
         let queue = DeliveryQueue::start(Storage::Inbox(inbox), Arc::clone(&state)).map_err(ServeError::Thread)?;
         let monitor = HealthMonitor::new(&settings, system.clock.clone(), Arc::clone(&state), queue.clone())?;
-        let receiver = Receiver::new(settings.serve.webhook.clone(), token, queue, state, system.clock);
+        let shares = Memory::of(&settings.warehouse);
+        let receiver = Receiver::new(settings.serve.webhook.clone(), token, queue, state, system.clock, shares);
         Ok(Opened { receiver: Arc::new(receiver), monitor: Arc::new(monitor), daemon, access, lock })
     }
 }
@@ -184,12 +185,13 @@ fn status_page_access(settings: &ServeSettings) -> Result<Option<Access>, ServeE
     Ok(Some(Access::new(token)))
 }
 
-/// Serves only the receiver on a listener, with the limits of `serve`, to measure the receiver. Fails if no thread can
-/// be started.
+/// Serves only the receiver on a listener, with the limits of `serve` and these shares of memory, to measure the
+/// receiver. Fails if no thread can be started.
 pub async fn serve_receiver(
     listener: TcpListener,
     token: ApiKey,
     storage: Storage,
+    shares: Memory,
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
     let clock = Clock::default();
@@ -197,7 +199,7 @@ pub async fn serve_receiver(
     let queue = DeliveryQueue::start(storage, Arc::clone(&state)).map_err(ServeError::Thread)?;
     let source = SecretSource::Variable(String::new());
     let token = ChangingSecret::open(&source, move || Ok(token.clone()))?;
-    let receiver = Receiver::new(Some("/webhook".to_owned()), Some(token), queue, Arc::clone(&state), clock);
+    let receiver = Receiver::new(Some("/webhook".to_owned()), Some(token), queue, Arc::clone(&state), clock, shares);
     serve_connections(listener, router(Arc::new(receiver), None, Router::new()), state, stop).await;
     Ok(())
 }

@@ -92,6 +92,13 @@ pub struct Row {
     pub read: Result<Upsert, UnsendableRow>,
 }
 
+impl Row {
+    /// Returns the approximate memory of the row: the size of its request, or of the reason.
+    pub fn memory_bytes(&self) -> usize {
+        self.read.as_ref().map_or_else(|row| row.reason.len(), |upsert| upsert.body(true).len())
+    }
+}
+
 /// A row that is set aside and not sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsendableRow {

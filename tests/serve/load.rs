@@ -14,6 +14,7 @@ use std::{
 };
 
 use studysync::{
+    pipeline::Memory,
     redact::ApiKey,
     serve::{Storage, serve_receiver},
     state::Inbox,
@@ -75,6 +76,7 @@ fn client() {
 fn measure() {
     let folder = tempfile::Builder::new().prefix("serve-load-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let shares = Memory { received: 64 << 20, ..Memory::default() };
     for connections in [1, 16, 64] {
         for name in ["with an fsync before each answer", "without storage"] {
             let storage = match name {
@@ -88,7 +90,7 @@ fn measure() {
             let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
             let address = listener.local_addr().unwrap();
             let token = ApiKey::new(SECRET, "the test");
-            let serving = runtime.spawn(serve_receiver(listener, token, storage, stop.clone()));
+            let serving = runtime.spawn(serve_receiver(listener, token, storage, shares, stop.clone()));
             let mut client = Command::new(std::env::current_exe().unwrap());
             client.args(["serve::load::client", "--exact", "--ignored", "--nocapture"]);
             client.env(ADDRESS, address.to_string()).env(CONNECTIONS, connections.to_string());

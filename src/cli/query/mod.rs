@@ -14,8 +14,9 @@ use clap::{Args, ValueEnum};
 
 use crate::{
     files::Access,
-    load::{LoadError, ReaderLimits, RowFormat, RowsQuery, in_place, statements},
+    load::{LoadError, Reader, ReaderLimits, RowFormat, RowsQuery, in_place, statements},
     model::parse_duration,
+    pipeline::Memory,
     text,
 };
 
@@ -23,7 +24,6 @@ use super::{
     CommandError, Context,
     flags::LocationArgs,
     printer::{WriteError, write_stderr, write_to},
-    warehouse::{open_reader, reader_limits},
 };
 use formats::RowWriter;
 use formats::{Csv, Json, Parquet};
@@ -34,8 +34,9 @@ pub(super) use table::terminal_width;
 const ROWS_DEFAULT: usize = 1000;
 /// The extensions of files that have a format.
 const EXTENSIONS: &str = ".csv, .json, .ndjson, .jsonl, .parquet or .txt (a table)";
-/// Memory of the process besides the data of DuckDB: stacks of threads, code, and rows that are being written.
-const OWN_MEMORY_BYTES: u64 = 1 << 30;
+/// Addresses that the process reserves besides the data of DuckDB: stacks of threads, buffers of allocators, and rows
+/// that are being written. No share of the memory limit, because most of them are never used.
+const RESERVED_BYTES: u64 = 1 << 30;
 
 /// Runs read-only SQL over the warehouse.
 ///
@@ -165,12 +166,12 @@ impl From<LoadError> for WriteError {
     }
 }
 
-/// Limits the memory of the process to twice `engine_bytes`, which is the limit of DuckDB, plus [`OWN_MEMORY_BYTES`].
+/// Limits the memory of the process to twice `engine_bytes`, which is the limit of DuckDB, plus [`RESERVED_BYTES`].
 /// DuckDB's limit does not include single values, and one call of `repeat` can create a text of gigabytes.
 fn limit_memory(engine_bytes: u64) {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Data);
-    let bytes = engine_bytes.saturating_mul(2).saturating_add(OWN_MEMORY_BYTES);
+    let bytes = engine_bytes.saturating_mul(2).saturating_add(RESERVED_BYTES);
     limit.current = Some(limit.current.map_or(bytes, |current| current.min(bytes)));
     // A system without this limit runs the query unlimited.
     setrlimit(Resource::Data, limit).ok();
@@ -193,9 +194,9 @@ pub(super) fn run(args: &QueryArgs, context: Context) -> Result<u8, CommandError
         let problem = format!("a Parquet file has the result of one statement, and these are {}", statements.len());
         return Err(CommandError::Usage(problem));
     }
-    let limits = ReaderLimits { statement_time: args.time_limit, ..reader_limits(&settings.warehouse) };
+    let limits = ReaderLimits { statement_time: args.time_limit, ..Memory::of(&settings.warehouse).reader_limits() };
     limit_memory(limits.memory_bytes);
-    let mut reader = open_reader(&settings.warehouse, limits)?;
+    let mut reader = Reader::open_limited(&settings.warehouse.paths, limits)?;
     if statements.is_empty() {
         return Err(CommandError::Usage("there is no statement, only blanks and comments".to_owned()));
     }

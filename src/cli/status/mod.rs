@@ -13,7 +13,7 @@ use crate::{
     load::{LoadError, Reader},
     model::{Scope, Window, format_second, parse_duration},
     person::{SuppressionError, SuppressionList},
-    pipeline::chain,
+    pipeline::{Memory, chain},
     state::{State, StateError},
     sync_status::{LagCheck, ServeStatus, Status, WaitingErasure, proofs},
 };
@@ -22,7 +22,6 @@ use super::{
     CommandError, Context,
     flags::{LocationArgs, SelectionArgs, check_range, parse_moment, warn_of_unknown_surveys},
     plan::planned_users,
-    warehouse::reader_limits,
 };
 use describe::{describe, describe_range};
 
@@ -132,7 +131,7 @@ fn complete(status: &mut Status, settings: &Settings, state: &State) -> Result<(
 
 /// Opens the first warehouse that can be read.
 fn open_reader(warehouse: &WarehouseSettings) -> Option<Reader> {
-    let limits = reader_limits(warehouse);
+    let limits = Memory::of(warehouse).reader_limits();
     warehouse.paths.iter().find_map(|(kind, path)| {
         let opened = Reader::open_limited(&kind.at(path), limits);
         opened.inspect_err(|error| tracing::info!(%error, "cannot count rows")).ok()

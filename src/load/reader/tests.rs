@@ -94,7 +94,7 @@ fn nothing_can_be_changed_and_nothing_else_can_be_read() {
 #[test]
 fn p8_a_query_without_enough_memory_runs_again_with_one_thread() {
     let (_folder, path) = warehouse();
-    let limits = ReaderLimits { memory_bytes: 64 << 20, ..ReaderLimits::default() };
+    let limits = ReaderLimits::new(64 << 20);
     let mut reader = Reader::open_limited(&WarehouseKind::DuckDb.at(&path), limits).unwrap();
     let threads = |reader: &mut Reader| {
         let result =

@@ -42,8 +42,6 @@ use super::super::{
 
 /// A page with this many users is written.
 const PAGE_USERS: usize = 100;
-/// A page of this size is written.
-const PAGE_BYTES: usize = 4 << 20;
 /// A page of this age is written at the next answer. A kill loses the answers of the page under construction; the next
 /// run requests them again.
 const PAGE_AGE: Duration = Duration::from_secs(2);
@@ -98,7 +96,8 @@ pub(super) async fn request_batch(
         if result.fatal.is_some() {
             break;
         }
-        let is_full = page.users >= PAGE_USERS || page.bytes() >= PAGE_BYTES || page_begun_at.elapsed() >= PAGE_AGE;
+        let is_large = page.bytes() >= context.budget.shares.draft();
+        let is_full = page.users >= PAGE_USERS || is_large || page_begun_at.elapsed() >= PAGE_AGE;
         if is_full && page.users > 0 {
             writer = writer.write(std::mem::take(&mut page)).await?;
             page_begun_at = Instant::now();

@@ -18,9 +18,13 @@ use crate::{
     upsert::{InputError, Row, RowSink, check_columns, read_csv, read_ndjson, read_table_row},
 };
 
-use super::super::{PipelineError, assemble::open_reader};
+use super::super::{
+    PipelineError,
+    assemble::open_reader,
+    memory::{ByteBudget, Memory, Reservation},
+};
 
-/// The maximum number of rows that are read ahead of the lanes.
+/// The maximum number of rows that are read ahead of the lanes. [`ByteBudget`] limits their bytes.
 const ROWS_AHEAD: usize = 256;
 /// Time limit of a query.
 const QUERY_TIME: Duration = Duration::from_secs(24 * 3600);
@@ -66,7 +70,8 @@ impl PushFormat {
 
 /// An event of the thread that reads the input.
 pub(super) enum InputEvent {
-    Row(Row),
+    /// A row, and the reservation of its memory, which the row has until it is answered.
+    Row(Row, Reservation),
     /// The input has ended; no event follows.
     Ended(Result<(), PipelineError>),
 }
@@ -76,9 +81,13 @@ pub(super) enum InputEvent {
 pub(super) fn start_reading(input: &PushInput, settings: &Settings) -> mpsc::Receiver<InputEvent> {
     let (sender, receiver) = mpsc::channel(ROWS_AHEAD);
     let (input, warehouse) = (input.clone(), settings.warehouse.clone());
+    let budget = ByteBudget::new(Memory::of(&warehouse).bodies);
     // The thread is never joined, because a read of standard input may never return.
     std::thread::spawn(move || {
-        let ended = read(&input, &warehouse, &mut |row| sender.blocking_send(InputEvent::Row(row)).is_ok());
+        let ended = read(&input, &warehouse, &mut |row| {
+            let memory = budget.reserve(row.memory_bytes());
+            sender.blocking_send(InputEvent::Row(row, memory)).is_ok()
+        });
         sender.blocking_send(InputEvent::Ended(ended)).ok();
     });
     receiver
@@ -91,7 +100,9 @@ pub(super) fn read(
     take: &mut RowSink<'_>,
 ) -> Result<(), PipelineError> {
     match input {
-        PushInput::File(path, InputFormat { format: PushFormat::Parquet, .. }) => read_parquet(path, take),
+        PushInput::File(path, InputFormat { format: PushFormat::Parquet, .. }) => {
+            read_parquet(path, Memory::of(warehouse), take)
+        }
         PushInput::File(path, format) => {
             let opened = File::open(path);
             let file = opened.map_err(|source| PipelineError::InputFile { path: path.clone(), source })?;
@@ -130,6 +141,8 @@ struct BatchReader<'t, 'a> {
     take: &'t mut RowSink<'a>,
     /// Number of rows read so far.
     rows: u64,
+    /// The maximum size of the rows that are converted at a time.
+    bytes_max: usize,
 }
 
 impl BatchReader<'_, '_> {
@@ -141,11 +154,16 @@ impl BatchReader<'_, '_> {
 
     /// Passes each row of a batch to `take`. Returns `NotWanted` if `take` returns false.
     fn take(&mut self, batch: &RecordBatch) -> Result<(), ReadStop> {
-        let text = json_rows(batch)?;
-        for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            self.rows += 1;
-            if !read_table_row(self.rows, line, self.take) {
-                return Err(ReadStop::NotWanted);
+        let rows = batch.num_rows();
+        let row_bytes = batch.get_array_memory_size() / rows.max(1);
+        let at_once = self.bytes_max.checked_div(row_bytes).unwrap_or(rows).max(1);
+        for begin in (0..rows).step_by(at_once) {
+            let text = json_rows(&batch.slice(begin, at_once.min(rows - begin)))?;
+            for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+                self.rows += 1;
+                if !read_table_row(self.rows, line, self.take) {
+                    return Err(ReadStop::NotWanted);
+                }
             }
         }
         Ok(())
@@ -161,15 +179,15 @@ fn outcome(read: Result<(), ReadStop>) -> Result<(), PipelineError> {
     }
 }
 
-fn read_parquet(path: &Path, take: &mut RowSink<'_>) -> Result<(), PipelineError> {
-    let mut batches = BatchReader { take, rows: 0 };
+fn read_parquet(path: &Path, shares: Memory, take: &mut RowSink<'_>) -> Result<(), PipelineError> {
+    let mut batches = BatchReader { take, rows: 0, bytes_max: shares.bodies };
     let check = |schema: &arrow::datatypes::SchemaRef| BatchReader::check_schema(schema);
-    outcome(read_parquet_file(path, check, |batch| batches.take(&batch).map(|()| true)))
+    outcome(read_parquet_file(path, shares.bodies, check, |batch| batches.take(&batch).map(|()| true)))
 }
 
 fn read_query(sql: &str, warehouse: &WarehouseSettings, take: &mut RowSink<'_>) -> Result<(), PipelineError> {
     let (_, mut reader) = open_reader(warehouse, QUERY_TIME)?;
-    let mut batches = BatchReader { take, rows: 0 };
+    let mut batches = BatchReader { take, rows: 0, bytes_max: Memory::of(warehouse).bodies };
     let mut is_checked = false;
     let read = reader.stream(sql, usize::MAX, |batch| {
         if !std::mem::replace(&mut is_checked, true) {
@@ -178,4 +196,26 @@ fn read_query(sql: &str, warehouse: &WarehouseSettings, take: &mut RowSink<'_>) 
         batches.take(&batch)
     });
     outcome(read.map(drop))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p8_wide_rows_of_a_table_are_converted_in_parts() {
+        let text = "x".repeat(100);
+        let ids: Vec<String> = (0..50).map(|id| format!("{id}{text}")).collect();
+        let column: arrow::array::ArrayRef = std::sync::Arc::new(arrow::array::StringArray::from(ids.clone()));
+        let batch = RecordBatch::try_from_iter([("userId", column)]).unwrap();
+        for bytes_max in [0, 300, 1 << 20] {
+            let mut rows = Vec::new();
+            let mut take = |row: Row| {
+                rows.push((row.number, row.read.unwrap().user_id));
+                true
+            };
+            BatchReader { take: &mut take, rows: 0, bytes_max }.take(&batch).unwrap();
+            assert!(rows.iter().map(|(number, id)| (*number, id)).eq((1..).zip(&ids)), "{bytes_max}");
+        }
+    }
 }

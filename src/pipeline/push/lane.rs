@@ -13,7 +13,7 @@ use crate::{
 };
 
 use super::{
-    super::PipelineError,
+    super::{PipelineError, memory::Reservation},
     context::PushContext,
     ledger::{LedgerClosed, RowToSend, SendDecision},
     results::{RowOutcome, RowResult, ThisPush},
@@ -25,6 +25,14 @@ const CONSECUTIVE_FAILURES_MAX: u32 = 3;
 /// Sends the rows of some users, one row after the other.
 pub(super) struct Lane {
     context: Arc<PushContext>,
+}
+
+/// A row that waits in a lane.
+pub(super) struct QueuedRow {
+    pub number: u64,
+    pub upsert: Upsert,
+    /// Reserves the memory of the row until it is answered.
+    pub _memory: Reservation,
 }
 
 /// The row that the lane is sending.
@@ -76,8 +84,8 @@ impl Lane {
     /// Sends rows until the channel is closed. After the end of the push, records what the ledger knows about the
     /// remaining rows.
     /// Returns early if the ledger cannot be written.
-    pub async fn run(self, mut rows: mpsc::Receiver<(u64, Upsert)>) {
-        while let Some((number, upsert)) = rows.recv().await {
+    pub async fn run(self, mut rows: mpsc::Receiver<QueuedRow>) {
+        while let Some(QueuedRow { number, upsert, _memory }) = rows.recv().await {
             let mut row = RowInFlight {
                 number,
                 upsert: &upsert,

@@ -35,19 +35,20 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::{
     config::Settings,
     source::{Source, Stop},
-    upsert::{Row, UnsendableRow, Upsert},
+    upsert::{Row, UnsendableRow},
 };
 
 use super::{
     Outcome, PipelineError, Session, System,
     assemble::{identity, source_settings, suppression},
     limits::storing_retry_after,
+    memory::Reservation,
     threads::blocking,
 };
 use context::PushContext;
 use context::{SUPPRESSED, is_suppressed};
 use input::{InputEvent, start_reading};
-use lane::Lane;
+use lane::{Lane, QueuedRow};
 use ledger::Ledger;
 use report::COMMAND;
 use results::{Ending, ResultsFile, RowResult};
@@ -144,7 +145,7 @@ impl Push {
                 next = input.recv() => next,
             };
             match next {
-                Some(InputEvent::Row(row)) => self.dispatch(&lanes, row).await,
+                Some(InputEvent::Row(row, memory)) => self.dispatch(&lanes, row, memory).await,
                 Some(InputEvent::Ended(Ok(()))) => break,
                 Some(InputEvent::Ended(Err(error))) => {
                     // Rows before the error are still sent, and the ledger stores their outcomes for the next push.
@@ -166,7 +167,7 @@ impl Push {
     }
 
     /// Passes a row to the lane of its user. An invalid or suppressed row gets its result here.
-    async fn dispatch(&self, lanes: &[mpsc::Sender<(u64, Upsert)>], row: Row) {
+    async fn dispatch(&self, lanes: &[mpsc::Sender<QueuedRow>], row: Row, memory: Reservation) {
         self.context.progress().rows.read += 1;
         match row.read {
             Err(UnsendableRow { user_id, reason }) => {
@@ -179,7 +180,7 @@ impl Push {
                 let index = xxh3_64(upsert.user_id.as_bytes()) % lanes.len().max(1) as u64;
                 let lane = usize::try_from(index).ok().and_then(|index| lanes.get(index));
                 let sent = match lane {
-                    Some(lane) => lane.send((row.number, upsert)).await.is_ok(),
+                    Some(lane) => lane.send(QueuedRow { number: row.number, upsert, _memory: memory }).await.is_ok(),
                     None => false,
                 };
                 if !sent {

@@ -16,15 +16,20 @@ use crate::{
 };
 
 use super::{
-    super::{PipelineError, assemble::failed, commit::UNCOMMITTED_ROWS_MAX, memory::Memory},
+    super::{
+        PipelineError,
+        assemble::failed,
+        commit::UNCOMMITTED_ROWS_MAX,
+        memory::{ByteBudget, Memory},
+    },
     context::ReplayContext,
     flatteners::flatten,
     inventory::ArchivedScan,
-    page_budget::{PageBudget, ScanPageBuffer},
+    page_budget::ScanPageBuffer,
     read::{ArchiveReader, PageFilter, ReadStop, WriterStep},
 };
 
-/// The maximum number of steps that are queued for a warehouse. [`PageBudget`] limits the bytes of the queued pages.
+/// The maximum number of steps that are queued for a warehouse. [`ByteBudget`] limits the bytes of the queued pages.
 const QUEUED_STEPS_MAX: usize = 256;
 
 /// How a build opens and completes its warehouses.
@@ -63,9 +68,8 @@ pub(super) fn build<Data: Sync>(
     let slot = &mut opened;
     let is_done = thread::scope(move |scope| {
         let reader = scope.spawn(move || {
-            let budget = PageBudget::new(memory.pages / 2);
-            ArchiveReader { filter, writers, budget, bodies_max: memory.bodies, account, stop, progress }
-                .read_all(scans)
+            let budget = ByteBudget::new(memory.pages / 2);
+            ArchiveReader { filter, writers, budget, shares: memory, account, stop, progress }.read_all(scans)
         });
         // If `open` fails, the queues are dropped, and the reader ends.
         let (destinations, data) = slot.insert(open()?);

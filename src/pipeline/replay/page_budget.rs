@@ -4,55 +4,24 @@
 //! A page that every writer has applied is sent back to the thread that flattened it, which frees the page. Memory that
 //! one thread allocates and another frees slows both threads down.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc::Sender};
+use std::sync::{Arc, mpsc::Sender};
 
+use super::super::memory::{ByteBudget, Reservation};
 use crate::model::FlatPage;
-
-/// Counts the bytes of queued pages. Clones share the count.
-#[derive(Clone, Debug)]
-pub(super) struct PageBudget {
-    /// The maximum size of the queued pages. A larger page is queued alone.
-    bytes_max: usize,
-    queued: Arc<(Mutex<usize>, Condvar)>,
-}
 
 /// The reserved bytes of one queued page. Dropping the reservation returns them to the budget, when the last writer has
 /// taken the page.
 #[derive(Debug)]
 pub(super) struct PageReservation {
-    bytes: usize,
-    budget: PageBudget,
+    reserved: Reservation,
     /// The thread that flattened the page, and frees it.
     owner: Sender<Arc<FlatPage>>,
 }
 
-impl PageBudget {
-    pub fn new(bytes_max: usize) -> Self {
-        Self { bytes_max, queued: Arc::default() }
-    }
-
-    /// Returns true if the writers are the bottleneck and should get the processors, so that the reader should slow
-    /// down.
-    pub fn are_writers_busy(&self) -> bool {
-        *self.queued.0.lock().unwrap_or_else(PoisonError::into_inner) >= self.bytes_max / 4
-    }
-
-    /// Waits until the page fits into the budget, and reserves its bytes. `owner` is the thread that frees the page.
-    pub fn reserve(&self, page: &FlatPage, owner: Sender<Arc<FlatPage>>) -> Arc<PageReservation> {
-        let bytes = page.memory_bytes();
-        let (queued, changed) = &*self.queued;
-        let queued = queued.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_full = |queued: &mut usize| *queued > 0 && queued.saturating_add(bytes) > self.bytes_max;
-        *changed.wait_while(queued, is_full).unwrap_or_else(PoisonError::into_inner) += bytes;
-        Arc::new(PageReservation { bytes, budget: self.clone(), owner })
-    }
-}
-
-impl Drop for PageReservation {
-    fn drop(&mut self) {
-        let (queued, changed) = &*self.budget.queued;
-        *queued.lock().unwrap_or_else(PoisonError::into_inner) -= self.bytes;
-        changed.notify_one();
+impl PageReservation {
+    /// Waits until the page fits into the budget of queued pages. `owner` is the thread that frees the page.
+    pub fn wait(budget: &ByteBudget, page: &FlatPage, owner: Sender<Arc<FlatPage>>) -> Arc<PageReservation> {
+        Arc::new(PageReservation { reserved: budget.reserve(page.memory_bytes()), owner })
     }
 }
 
@@ -75,7 +44,7 @@ impl ScanPageBuffer {
     /// then reads the scan from the archive.
     pub fn push(&mut self, page: Arc<FlatPage>, reservation: &PageReservation) {
         self.pages.push((page, reservation.owner.clone()));
-        self.bytes += reservation.bytes;
+        self.bytes += reservation.reserved.bytes;
         if self.has_overflowed || self.bytes >= self.bytes_max {
             self.clear();
             self.has_overflowed = true;
@@ -99,7 +68,7 @@ impl ScanPageBuffer {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::mpsc::channel, thread, time::Duration};
+    use std::sync::mpsc::channel;
 
     use super::*;
     use crate::{
@@ -114,52 +83,26 @@ mod tests {
         flatten_page(Stream::Themes, body, DriftRules::default()).unwrap()
     }
 
-    fn reserved(budget: &PageBudget, page: &FlatPage) -> Arc<PageReservation> {
-        budget.reserve(page, channel().0)
-    }
-
-    #[test]
-    fn p8_a_reader_waits_while_too_many_pages_are_queued() {
-        let budget = PageBudget::new(BYTES_MAX);
-        let first = reserved(&budget, &page());
-        assert!(!budget.are_writers_busy());
-        let full = BYTES_MAX - first.bytes;
-        *budget.queued.0.lock().unwrap() += full;
-        assert!(budget.are_writers_busy());
-        let (reservations, received) = channel();
-        thread::scope(|scope| {
-            scope.spawn(|| reservations.send(reserved(&budget, &page()).bytes).unwrap());
-            received.recv_timeout(Duration::from_millis(50)).unwrap_err();
-            drop(first);
-            assert!(received.recv_timeout(Duration::from_secs(60)).unwrap() > 0);
-        });
-        assert_eq!(*budget.queued.0.lock().unwrap(), full);
-    }
-
-    #[test]
-    fn a_page_larger_than_the_budget_is_queued_alone() {
-        let budget = PageBudget::new(BYTES_MAX);
-        let larger = FlatPage { absent: vec!["a".repeat(BYTES_MAX)], ..page() };
-        assert!(reserved(&budget, &larger).bytes > BYTES_MAX);
-        assert_eq!(*budget.queued.0.lock().unwrap(), 0);
+    fn reserved(page: &FlatPage, owner: Sender<Arc<FlatPage>>) -> Arc<PageReservation> {
+        PageReservation::wait(&ByteBudget::new(BYTES_MAX), page, owner)
     }
 
     #[test]
     fn p8_a_writer_holds_pages_until_cleared_or_full() {
         let (owner, returned) = channel();
-        let (budget, mut buffer) = (PageBudget::new(BYTES_MAX), ScanPageBuffer::new(BYTES_MAX));
+        let mut buffer = ScanPageBuffer::new(BYTES_MAX);
         let small = Arc::new(page());
-        buffer.push(Arc::clone(&small), &budget.reserve(&small, owner.clone()));
+        buffer.push(Arc::clone(&small), &reserved(&small, owner.clone()));
         assert!(returned.try_recv().is_err());
         buffer.clear();
         assert_eq!(returned.try_iter().count(), 1);
         let large = Arc::new(FlatPage { absent: vec!["a".repeat(BYTES_MAX)], ..page() });
-        buffer.push(small, &budget.reserve(&page(), owner.clone()));
-        buffer.push(Arc::clone(&large), &budget.reserve(&large, owner));
+        buffer.push(small, &reserved(&page(), owner.clone()));
+        buffer.push(Arc::clone(&large), &reserved(&large, owner));
         assert_eq!(returned.try_iter().count(), 2);
         assert_eq!(buffer.bytes, 0);
         // The owner has ended.
-        buffer.push(Arc::clone(&large), &reserved(&budget, &large));
+        buffer.push(Arc::clone(&large), &reserved(&large, channel().0));
         assert_eq!(Arc::strong_count(&large), 1);
     }
 }

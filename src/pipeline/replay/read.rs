@@ -18,10 +18,13 @@ use crate::{
 };
 
 use super::{
-    super::{PipelineError, page_buffer::LARGE_BODY_BYTES},
+    super::{
+        PipelineError,
+        memory::{ByteBudget, Memory},
+    },
     flatteners::{ArchivedPage, FlattenedPage, Flatteners, Output},
     inventory::ArchivedScan,
-    page_budget::{PageBudget, PageReservation},
+    page_budget::PageReservation,
     report::ReplayProgress,
 };
 
@@ -37,9 +40,9 @@ pub(super) enum ReadStop {
 pub(super) struct ArchiveReader<'a> {
     pub filter: PageFilter<'a>,
     pub writers: Vec<SyncSender<WriterStep>>,
-    pub budget: PageBudget,
-    /// The maximum size of the bodies that are queued to be flattened.
-    pub bodies_max: usize,
+    /// The bytes of the pages that are queued for the writers.
+    pub budget: ByteBudget,
+    pub shares: Memory,
     pub account: &'a TimeAccount,
     pub stop: &'a CancellationToken,
     pub progress: &'a ReplayProgress,
@@ -49,7 +52,7 @@ impl ArchiveReader<'_> {
     /// Sends the steps of these scans, in order, followed by [`WriterStep::Complete`].
     pub fn read_all(self, scans: &[ArchivedScan]) -> Result<(), ReadStop> {
         thread::scope(|scope| {
-            let mut flatteners = Flatteners::start(scope, self.bodies_max, self.filter.suppression, self.account);
+            let mut flatteners = Flatteners::start(scope, self.shares.bodies, self.filter.suppression, self.account);
             for archived in scans {
                 self.read(archived, &mut flatteners)?;
             }
@@ -72,8 +75,8 @@ impl ArchiveReader<'_> {
             let body = Arc::new(body.map_err(|error| self.unreadable(flatteners, error))?);
             last = Some(Arc::clone(&body));
             // The rows of a page take several times its bytes, so large pages are flattened one at a time. While the
-            // writers are busy, one page at a time is enough, and leaves the processors to the writers.
-            let is_single = body.len() >= LARGE_BODY_BYTES || self.budget.are_writers_busy();
+            // writers are the bottleneck, one page at a time is enough, and leaves the processors to the writers.
+            let is_single = body.len() >= self.shares.large_body() || self.budget.is_used_to(4);
             flatteners.push_page(ArchivedPage { scan: Arc::clone(&scan), rules, body });
             self.forward(flatteners, if is_single { 1 } else { flatteners.pages_max() })?;
         }
@@ -112,7 +115,7 @@ impl ArchiveReader<'_> {
                     let FlattenedPage { page, owner } = *flattened;
                     self.progress.pages_done.fetch_add(1, Ordering::Relaxed);
                     self.progress.records_done.fetch_add(page.records as u64, Ordering::Relaxed);
-                    let reservation = self.budget.reserve(&page, owner);
+                    let reservation = PageReservation::wait(&self.budget, &page, owner);
                     self.send(WriterStep::Page(Arc::new(page), reservation))?;
                 }
                 Output::Step(step) => {

@@ -29,7 +29,7 @@ fn identity() -> Identity {
 }
 
 fn options() -> ParquetOptions {
-    ParquetOptions { memory_limit_bytes: 256 << 20, threads: 1, ..ParquetOptions::default() }
+    ParquetOptions { partition_by: PartitionBy::Month, memory_limit_bytes: 256 << 20, threads: 1 }
 }
 
 /// A folder for a warehouse, in memory where possible: these tests mostly wait for the disk.

@@ -169,7 +169,8 @@ fn publish(store: &mut BufferedStore) -> f64 {
 fn measure(size: Size) {
     let root = TempDir::new().unwrap();
     let (patience, failpoints) = Default::default();
-    let store = ParquetStore::open(root.path(), &identity(), &ParquetOptions::default(), &patience, &failpoints);
+    let options = ParquetOptions { memory_limit_bytes: 1 << 30, threads: 2, ..options() };
+    let store = ParquetStore::open(root.path(), &identity(), &options, &patience, &failpoints);
     let mut store = BufferedStore::new(Box::new(store.unwrap()), WAITING_BYTES_MAX);
     let written = load(&mut store, size.rows);
     println!("{} rows: write and commit {written:.2} s; {} MiB; {}", size.rows, folder_mib(root.path()), peak_mib());
