@@ -62,9 +62,10 @@ impl<'a> Attempts<'a> {
 }
 
 impl Source {
-    /// Requests a page of a list, with memory for it, and returns the memory too. A page that is longer than its memory
-    /// is requested again with more, unless it should have fewer rows. `can_shrink`: see [`Source::fetch`].
-    pub(super) async fn fetch_list(
+    /// Requests a page of a list, or a user, with memory for the body, and returns the memory too. A page that is
+    /// longer than its memory is requested again with more, unless it should have fewer rows. `can_shrink`: see
+    /// [`Source::fetch`].
+    pub(super) async fn fetch_page(
         &self,
         mut call: Call,
         page: PageShape,

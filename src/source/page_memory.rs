@@ -47,6 +47,13 @@ pub(super) struct PageShape {
     pub last_row_bytes: usize,
 }
 
+impl PageShape {
+    /// Creates the shape of a page that cannot be smaller, such as one record.
+    pub fn alone(stream: Stream) -> Self {
+        PageShape { stream, rows: 1, is_fixed: true, last_row_bytes: 0 }
+    }
+}
+
 /// Memory for the body of one page. Dropping it returns the memory.
 #[derive(Debug)]
 pub struct PageReservation {

@@ -32,7 +32,8 @@ pub const PATIENCE_DEFAULT: Duration = Duration::from_secs(3600);
 pub const IN_FLIGHT_MAX_DEFAULT: usize = 4;
 /// The largest allowed [`SourceSettings::in_flight_max`].
 pub const IN_FLIGHT_MAX_LIMIT: usize = 64;
-/// The default for [`SourceSettings::body_bytes_max`].
+/// The default for [`SourceSettings::body_bytes_max`]. It does not follow the memory limit, because a longer record
+/// could never be loaded. So a body that needs more than all memory for bodies is read alone.
 pub const BODY_BYTES_MAX_DEFAULT: usize = 64 << 20;
 
 /// The default for [`SourceSettings::user_agent`].

@@ -11,9 +11,10 @@ use super::{
     address,
     error::{Failure, Rejection, SourceError, Trouble},
     fetch::Attempts,
+    page_memory::PageShape,
     service::Source,
 };
-use crate::model::can_request_user;
+use crate::model::{Stream, can_request_user};
 
 /// An id that no person has: the answer to a request for this id shows if the key is valid.
 const NOBODY: &str = "studysync-checks-the-key";
@@ -87,9 +88,12 @@ impl Source {
             let message = "an address cannot contain the id".to_owned();
             return Err(SourceError::Refused { status: 0, message, url: call.shown });
         }
-        let (fetched, url) = (self.fetch_checked(&call, false).await, call.shown);
-        match fetched {
-            Ok(received) => Ok(UserAnswer::Found { body: received.body }),
+        let (page, url) = (PageShape::alone(Stream::Users), call.shown.clone());
+        match self.fetch_page(call, page, false).await {
+            Ok((received, _)) => {
+                self.inner.page_memory.record_page(page, 1, received.body.len());
+                Ok(UserAnswer::Found { body: received.body })
+            }
             Err(Trouble::Rejected(Rejection { status: status @ (401 | 403), is_html, .. })) => {
                 // A web page may contain the address, and with it the id.
                 let message = if is_html { "a web page" } else { "" }.to_owned();

@@ -129,8 +129,8 @@ impl Source {
         let rows = stream.page_rows_max().map(|max| request.page_rows.clamp(1, max));
         let call = self.list_call(request, rows, range);
         let url = call.shown.clone();
-        let shape = PageShape { stream, rows: rows.unwrap_or(1), is_fixed: true, last_row_bytes: 0 };
-        match self.fetch_list(call, shape, true).await {
+        let shape = PageShape { rows: rows.unwrap_or(1), ..PageShape::alone(stream) };
+        match self.fetch_page(call, shape, true).await {
             Ok((received, memory)) => Ok(Answer::Page(Page::new(received, memory, request.token.clone()))),
             Err(Trouble::Rejected(rejection)) if !rejection.is_about_key() || request.token.is_some() => {
                 Ok(Answer::Rejected { status: rejection.status, is_web_page: rejection.is_html })
@@ -197,7 +197,7 @@ impl Walk {
                 is_fixed: limit.is_none() || self.is_of_moment() || self.size.is_forced,
                 last_row_bytes: self.last_row_bytes,
             };
-            match self.source.fetch_list(call, shape, self.can_be_smaller()).await {
+            match self.source.fetch_page(call, shape, self.can_be_smaller()).await {
                 Ok((page, memory)) => {
                     let rows = limit.map_or(1, |_| page.envelope.rows);
                     self.source.inner.page_memory.record_page(shape, rows, page.body.len());

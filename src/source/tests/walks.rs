@@ -334,6 +334,24 @@ async fn p8_wide_records_are_requested_in_smaller_pages() {
 }
 
 #[tokio::test]
+async fn p8_a_long_user_is_requested_again_with_more_memory() {
+    const USER_BYTES: usize = 400_000;
+    let server = Server::start(|_, target| match target.ends_with("long") {
+        true => json(200, &format!(r#"{{"x":"{}"}}"#, "y".repeat(USER_BYTES))),
+        false => json(200, r#"{"x":"y"}"#),
+    })
+    .await;
+    let mut settings = server.settings();
+    settings.page_bytes_max = 1 << 20;
+    let source = source(settings);
+    for (id, requests) in [("short", 1), ("long", 2), ("long", 1), ("short", 1)] {
+        let before = server.seen().len();
+        let Ok(UserAnswer::Found { body }) = source.user(id).await else { panic!("{id}") };
+        assert_eq!((body.len() > USER_BYTES, server.seen().len() - before), (id == "long", requests), "{id}");
+    }
+}
+
+#[tokio::test]
 async fn p8_short_records_elsewhere_enlarge_no_page_of_wide_ones() {
     let server = Server::start(|_, target| {
         let limit: usize = parameter(target, "limit").unwrap().parse().unwrap();
