@@ -9,22 +9,14 @@ use super::{
         faults::{EndMark, Faults, Order, RecordFault},
         world::{ListName, Ordered, Position, Row, World, shuffled_order},
     },
-    Reply, Service, lock,
     page_token::PageToken,
     query::ListQuery,
+    reply::Reply,
+    state::{Service, lock},
 };
 
 /// Maximum windows whose shuffled order is cached.
 const SHUFFLES_MAX: usize = 64;
-
-/// What a shuffled order depends on: a list, a range of creation time, a survey, and the version of the list's rows.
-type ShuffleKey = (ListName, Range<i64>, Option<i64>, u64);
-
-/// The shuffled orders of the windows that were last requested.
-#[derive(Debug, Default)]
-pub(crate) struct ShuffleCache {
-    orders: Vec<(ShuffleKey, Arc<Vec<u32>>)>,
-}
 
 /// A rendered page before the page token or the end mark is added.
 struct Page {

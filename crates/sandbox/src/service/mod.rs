@@ -6,15 +6,11 @@ mod page_token;
 mod purge;
 mod query;
 mod reply;
+mod state;
 mod strikes;
 mod users;
 
-use std::{
-    convert::Infallible,
-    io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
-    time::Duration,
-};
+use std::{convert::Infallible, io, sync::Arc};
 
 use axum::{
     body::{Body, Bytes, to_bytes},
@@ -23,23 +19,17 @@ use axum::{
     response::Response,
 };
 use futures::{StreamExt as _, stream};
-use tokio_util::sync::CancellationToken;
 
-pub use self::users::UpsertedUser;
+pub(crate) use self::state::Service;
+pub use self::state::UpsertedUser;
 use self::{
-    lists::ShuffleCache,
-    page_token::IssuedTokens,
-    purge::PendingPurge,
     reply::{Reply, accepts_gzip, gzip},
-    strikes::{Bucket, Strikes},
-    users::UserTable,
+    state::lock,
 };
 use super::{
-    clock::{Clock, date_header},
+    clock::date_header,
     faults::{Auth, BrokenBody, Faults, SurveysAt},
-    request_log::RequestLog,
-    settings::Settings,
-    world::{ListName, World},
+    world::ListName,
 };
 
 /// Smaller bodies are not compressed.
@@ -61,68 +51,7 @@ impl Drop for Visit {
     }
 }
 
-/// The state of the service, which all requests share.
-#[derive(Debug)]
-pub(crate) struct Service {
-    pub(crate) clock: Clock,
-    pub(crate) log: RequestLog,
-    pub(crate) stop: CancellationToken,
-    api_key: Mutex<String>,
-    world: RwLock<World>,
-    faults: Mutex<Arc<Faults>>,
-    strikes: Mutex<Strikes>,
-    bucket: Mutex<Bucket>,
-    tokens: Mutex<IssuedTokens>,
-    shuffles: Mutex<ShuffleCache>,
-    users: Mutex<UserTable>,
-    purges: Mutex<Vec<PendingPurge>>,
-}
-
-/// Locks a mutex, even if another thread panicked while it had the lock. Each change of the state is small, so the
-/// state stays valid.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Service {
-    pub(crate) fn new(settings: Settings, world: World) -> Self {
-        Self {
-            clock: Clock::new(settings.now_ms, settings.frozen_clock),
-            log: RequestLog::new(settings.log_entries_max),
-            stop: CancellationToken::new(),
-            api_key: Mutex::new(settings.api_key),
-            world: RwLock::new(world),
-            faults: Mutex::new(Arc::new(settings.faults)),
-            strikes: Mutex::default(),
-            bucket: Mutex::default(),
-            tokens: Mutex::default(),
-            shuffles: Mutex::default(),
-            users: Mutex::default(),
-            purges: Mutex::default(),
-        }
-    }
-
-    pub(crate) fn world(&self) -> RwLockReadGuard<'_, World> {
-        self.world.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn world_mut(&self) -> RwLockWriteGuard<'_, World> {
-        self.world.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn faults(&self) -> Arc<Faults> {
-        lock(&self.faults).clone()
-    }
-
-    /// Replaces the faults. A schedule that differs from the old one counts from the beginning. A changed rate limit
-    /// starts with a full bucket.
-    pub(crate) fn set_faults(&self, mut faults: Faults) {
-        let mut current = lock(&self.faults);
-        lock(&self.strikes).forget_changed(Arc::make_mut(&mut current), &mut faults);
-        lock(&self.bucket).reset_if_changed(&current.rate_limit, &faults.rate_limit);
-        *current = Arc::new(faults);
-    }
-
     /// Returns true if the request has the key, in a form that is accepted for the path.
     fn is_authorised(&self, headers: &HeaderMap, path: &str, auth: Auth) -> bool {
         let Some(value) = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()) else {
@@ -137,11 +66,6 @@ impl Service {
             _ => false,
         };
         is_form_right && key.trim() == *lock(&self.api_key)
-    }
-
-    /// Accepts this key instead of the current one.
-    pub(crate) fn set_api_key(&self, key: &str) {
-        *lock(&self.api_key) = key.to_owned();
     }
 
     /// Makes the reply to a request. Applies in this order: latency, due purges, authorization, rate limit, scheduled
@@ -191,13 +115,6 @@ impl Service {
                 Some(_) => Reply::not_allowed("GET, HEAD"),
                 None => Reply::error(StatusCode::NOT_FOUND, "no such path"),
             },
-        }
-    }
-
-    /// Waits for `wait_ms` of real time, or until the sandbox stops.
-    async fn pause(&self, wait_ms: u64) {
-        if wait_ms > 0 {
-            let _ = tokio::time::timeout(Duration::from_millis(wait_ms), self.stop.cancelled()).await;
         }
     }
 }

@@ -13,7 +13,8 @@ use super::{
         random::uuid_of,
         world::{Visitor, VisitorSet},
     },
-    Reply, Service, lock,
+    reply::Reply,
+    state::{PendingPurge, Service, lock},
 };
 
 /// Maximum identifiers of one request, by the contract: mail addresses, user ids and visitor ids together.
@@ -21,15 +22,6 @@ const DELETIONS_MAX: usize = 100;
 /// The contract's default delay: ten days.
 const DELAY_SECONDS_DEFAULT: u64 = 10 * 86_400;
 const PURGE_PURPOSE: u64 = 0x0000_9054;
-
-/// A purge whose delay has not passed.
-#[derive(Debug)]
-pub(crate) struct PendingPurge {
-    due_ms: i64,
-    visitors: VisitorSet,
-    /// The ids of upserted users to purge.
-    user_ids: Vec<String>,
-}
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -113,10 +105,5 @@ impl Service {
             self.world_mut().remove_visitors(&purge.visitors);
             lock(&self.users).remove(&purge.user_ids);
         }
-    }
-
-    /// Returns the number of purges whose delay has not passed.
-    pub(crate) fn pending_purges(&self) -> usize {
-        lock(&self.purges).len()
     }
 }

@@ -1,55 +1,18 @@
 //! Decides which requests are refused, and which ones a fault strikes: the schedules of the faults, the token bucket of
 //! the rate limit, and the values of `Retry-After`.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use axum::http::{HeaderValue, StatusCode, header};
 
 use super::{
     super::{
         clock::http_date,
-        faults::{BrokenBody, Faults, Latency, RateLimit, RetryAfter, RetryAfterForm, When},
-        random::{Random, mix},
+        faults::{BrokenBody, Faults, RateLimit, RetryAfter, RetryAfterForm},
     },
-    Reply, Service, lock,
+    reply::Reply,
+    state::{Service, lock},
 };
-
-/// The requests that the schedules have counted so far.
-#[derive(Debug, Default)]
-pub(crate) struct Strikes {
-    /// For each fault by its name: the number of requests that `every` and `probability` have counted.
-    seen: HashMap<&'static str, u64>,
-    /// Number of requests whose latency was drawn. This number seeds the jitter.
-    delayed: u64,
-}
-
-impl Strikes {
-    /// Forgets the counts of schedules that differ in the new faults.
-    pub(crate) fn forget_changed(&mut self, current: &mut Faults, new: &mut Faults) {
-        for ((name, current), (_, new)) in current.schedules().into_iter().zip(new.schedules()) {
-            if current != new {
-                self.seen.remove(name);
-            }
-        }
-    }
-
-    /// Returns the latency of the next request with a random jitter, in milliseconds.
-    pub(crate) fn latency_ms(&mut self, faults: &Faults) -> u64 {
-        let Latency { ms, jitter_ms, .. } = faults.latency;
-        self.delayed += 1;
-        ms.saturating_add(Random::new(faults.seed, self.delayed).below(jitter_ms.saturating_add(1)))
-    }
-
-    /// Counts a request for the schedule of a fault. Returns true if the fault strikes the request, as every n-th
-    /// request or by chance.
-    fn count_and_draw(&mut self, name: &'static str, when: &When, seed: u64) -> bool {
-        let seen = self.seen.entry(name).or_default();
-        *seen += 1;
-        let by_turn = when.every > 0 && (*seen).is_multiple_of(when.every);
-        let purpose = name.bytes().fold(seed, |sum, byte| mix(sum, u64::from(byte)));
-        by_turn || (when.probability > 0.0 && Random::new(purpose, *seen).chance(when.probability))
-    }
-}
 
 /// How far [`RetryAfterForm::PastDate`] is in the past.
 const PAST_MS: i64 = 3_600_000;
@@ -57,44 +20,6 @@ const PAST_MS: i64 = 3_600_000;
 /// Milliseconds between the last byte of a cut body and the end of the connection, so that the client receives the
 /// bytes.
 const CUT_FLUSH_MS: u64 = 20;
-
-/// A token bucket that fills in real time.
-#[derive(Debug, Default)]
-pub(crate) struct Bucket {
-    tokens: f64,
-    /// When `tokens` was computed, in microseconds of real time.
-    filled_us: u64,
-    /// False until the first token is taken. Before that the bucket is full, whatever `tokens` says.
-    is_used: bool,
-}
-
-impl Bucket {
-    /// Takes a token; without a rate limit always succeeds. `Err` is the time until the next token, in microseconds.
-    pub(crate) fn take(&mut self, limit: &RateLimit, now_us: u64) -> Result<(), u64> {
-        if limit.per_second <= 0.0 {
-            return Ok(());
-        }
-        let capacity = f64::from(limit.burst.max(1));
-        if !self.is_used {
-            (self.is_used, self.tokens, self.filled_us) = (true, capacity, now_us);
-        }
-        let elapsed_secs = now_us.saturating_sub(self.filled_us) as f64 / 1e6;
-        self.tokens = (self.tokens + elapsed_secs * limit.per_second).min(capacity);
-        self.filled_us = now_us;
-        if self.tokens >= 1.0 {
-            self.tokens -= 1.0;
-            return Ok(());
-        }
-        Err(((1.0 - self.tokens) / limit.per_second * 1e6).ceil() as u64)
-    }
-
-    /// Fills the bucket if the rate limit changed.
-    pub(crate) fn reset_if_changed(&mut self, current: &RateLimit, new: &RateLimit) {
-        if current != new {
-            *self = Bucket::default();
-        }
-    }
-}
 
 impl Service {
     /// Returns true if the fault strikes this request. A call counts the request, unless no schedule is set or the path
@@ -197,22 +122,5 @@ impl Service {
             self.log.note_retry_after(now_us.saturating_add(stated_ms.saturating_mul(1000)), now_us);
         }
         HeaderValue::from_str(&text).ok()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bucket_fills_in_real_time() {
-        let limit = RateLimit { per_second: 10.0, burst: 2, ..RateLimit::default() };
-        let mut bucket = Bucket::default();
-        assert_eq!([bucket.take(&limit, 0), bucket.take(&limit, 0)], [Ok(()), Ok(())]);
-        assert!(bucket.take(&limit, 0).is_err_and(|wait_us| wait_us.abs_diff(100_000) <= 1));
-        assert!(bucket.take(&limit, 99_000).is_err_and(|wait_us| wait_us.abs_diff(1_000) <= 1));
-        assert_eq!(bucket.take(&limit, 100_001), Ok(()));
-        assert_eq!([bucket.take(&limit, 9_000_000), bucket.take(&limit, 9_000_000)], [Ok(()), Ok(())]);
-        assert!(bucket.take(&limit, 9_000_000).is_err(), "the bucket holds no more than its burst");
     }
 }

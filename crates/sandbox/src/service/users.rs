@@ -1,14 +1,13 @@
 //! Answers requests about users. An upserted user can be read after a delay. Generated visitors can be read too.
 
-use std::collections::BTreeMap;
-
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
     super::{faults::Faults, json_text::Time, random::uuid_of, world::Visitor},
-    Reply, Service, lock,
+    reply::Reply,
+    state::{EventCount, Service, StoredUser, lock},
 };
 
 /// Maximum attributes of an upsert, by the contract.
@@ -16,50 +15,6 @@ const ATTRIBUTES_MAX: usize = 100;
 /// Maximum upserted users; the sandbox refuses more.
 const USERS_MAX: usize = 1_000_000;
 const USER_PURPOSE: u64 = 0x0005_E4ED;
-
-/// Upserted users by their id.
-#[derive(Debug, Default)]
-pub(crate) struct UserTable {
-    users: BTreeMap<String, StoredUser>,
-    /// The number of the next new user. A purge does not free a number, because the user's id is made from it.
-    next_number: u64,
-}
-
-#[derive(Clone, Debug, Default)]
-struct StoredUser {
-    number: u64,
-    created_ms: i64,
-    email: Option<String>,
-    attributes: Map<String, Value>,
-    events: BTreeMap<String, EventCount>,
-    /// When the user can be read, microseconds of real time.
-    visible_us: u64,
-    /// Number of upserts of the user.
-    upserts: u64,
-}
-
-/// An upserted user: the result of all its upserts.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct UpsertedUser {
-    /// The user id.
-    pub user_id: String,
-    /// Number of upserts of the user.
-    pub upserts: u64,
-    /// The mail address, if one was sent.
-    pub email: Option<String>,
-    /// The last value of each attribute that was sent.
-    pub attributes: Map<String, Value>,
-    /// The number of times that each event was sent.
-    pub events: BTreeMap<String, u64>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct EventCount {
-    count: u64,
-    first_ms: i64,
-    last_ms: i64,
-}
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -99,21 +54,6 @@ struct EventRecord<'a> {
     updated_at: Value,
 }
 
-impl UserTable {
-    /// Returns the ids of the users with this mail address.
-    pub(crate) fn ids_of_email(&self, email: &str) -> Vec<String> {
-        self.users.iter().filter(|(_, user)| user.email.as_deref() == Some(email)).map(|(id, _)| id.clone()).collect()
-    }
-
-    pub(crate) fn contains(&self, id: &str) -> bool {
-        self.users.contains_key(id)
-    }
-
-    pub(crate) fn remove(&mut self, ids: &[String]) {
-        self.users.retain(|id, _| !ids.contains(id));
-    }
-}
-
 impl Service {
     /// Answers an upsert. Stores the user and merges the upsert with earlier ones; refuses an invalid upsert. The fault
     /// `lost_answer` stores the user but answers with an error.
@@ -150,18 +90,6 @@ impl Service {
             return Reply::fault("lost_answer", faults.lost_answer.status, "internal error");
         }
         Reply::json(StatusCode::ACCEPTED, "{}")
-    }
-
-    /// Returns all upserted users, in the order of their ids.
-    pub(crate) fn upserted_users(&self) -> Vec<UpsertedUser> {
-        let shown = |(user_id, user): (&String, &StoredUser)| UpsertedUser {
-            user_id: user_id.clone(),
-            upserts: user.upserts,
-            email: user.email.clone(),
-            attributes: user.attributes.clone(),
-            events: user.events.iter().map(|(event, counted)| (event.clone(), counted.count)).collect(),
-        };
-        lock(&self.users).users.iter().map(shown).collect()
     }
 
     /// Answers a read of one user: the generated visitor with this user id, merged with the upserted user. If both have
