@@ -26,7 +26,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{
     json::{self, Entry},
-    model::{DiscardedRows, DriftRules, FlatPage, Reject, RejectReason, Stream, TableBatch},
+    model::{DiscardedRows, DriftRules, FlatPage, Reject, RejectReason, Stream},
     page::PageError,
     schema::RECORD_COLUMN,
     text::bytes_without_mark,
@@ -38,6 +38,7 @@ use self::{
     page::RawRecord,
     responses::ResponseTables,
     surveys::SurveyTables,
+    table_builder::RecordTables,
     themes::ThemeTables,
     users::UserTables,
 };
@@ -94,6 +95,15 @@ pub enum FlattenError {
     Contract(#[from] ArrowError),
 }
 
+impl From<PageError> for FlattenError {
+    fn from(error: PageError) -> Self {
+        match error {
+            PageError::NoData => FlattenError::NoData,
+            other => FlattenError::NotAPage(other),
+        }
+    }
+}
+
 /// Flattens the body of one page. Every record becomes a row or a reject, as the drift rules say. The mode `freeze`
 /// gives the same rows as `evolve`. But if the returned `drift` has an entry with the fate `Frozen`, the caller must
 /// not apply the scan.
@@ -126,22 +136,6 @@ pub fn reject_hash(reject: &Reject) -> u128 {
     let mut value = Vec::with_capacity(reject.raw.len());
     json::write_canonical(&reject.raw, &[], &mut value);
     xxh3_128(&value)
-}
-
-/// The tables of a stream under construction.
-trait RecordTables<'a>: Sized {
-    /// Returns empty tables with capacity for this many records.
-    fn new(records: usize, rules: DriftRules) -> Result<Self, ArrowError>;
-
-    /// Appends the rows of a record, and returns the hash of the key of its row in the base table. `record` is the
-    /// index of the record in the page, from 0. A failed call appends no rows.
-    fn append(&mut self, record: i64, entries: &[Entry<'a>]) -> Result<u128, KeyError>;
-
-    /// Returns the log of drift.
-    fn drift(&mut self) -> &mut DriftLog;
-
-    /// Appends a batch for each table that has rows, and returns the log of drift.
-    fn finish_into(self, batches: &mut Vec<TableBatch>) -> Result<DriftLog, ArrowError>;
 }
 
 /// A flattened page, and the records that the drift rules discard.

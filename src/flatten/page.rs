@@ -2,7 +2,6 @@
 //! yields the text of each record and accepts records that are not JSON. Both functions read every list `data` of a
 //! page.
 
-use super::FlattenError;
 use crate::{
     json::{Entry, escape_invalid_utf8, take_entries},
     page::{DATA, PageError, PageParts, scan},
@@ -36,12 +35,9 @@ pub(super) enum RawRecord<'a> {
 
 /// Returns the records of a page in order, valid or not. Fails if the page has no list `data` or its envelope is no
 /// JSON.
-pub(super) fn read_records(body: &[u8]) -> Result<Vec<RawRecord<'_>>, FlattenError> {
-    let parts = PageParts::parse(body, &[DATA]).map_err(FlattenError::NotAPage)?;
-    parts.check_data().map_err(|error| match error {
-        PageError::NoData => FlattenError::NoData,
-        other => FlattenError::NotAPage(other),
-    })?;
+pub(super) fn read_records(body: &[u8]) -> Result<Vec<RawRecord<'_>>, PageError> {
+    let parts = PageParts::parse(body, &[DATA])?;
+    parts.check_data()?;
     let records = parts.records().map(|record| {
         let bytes = body.get(record.range.clone()).unwrap_or_default();
         match std::str::from_utf8(bytes) {

@@ -4,7 +4,6 @@
 use arrow::error::ArrowError;
 
 use super::{
-    RecordTables,
     answer::{AnswerInput, AnswerTables},
     child_rows::{AnswerKey, append_attributes},
     drift::DriftLog,
@@ -12,7 +11,7 @@ use super::{
     fields::{Fields, KeyError, wire_fields},
     meta::MetaColumns,
     snapshots::SnapshotTables,
-    table_builder::TableBuilder,
+    table_builder::{RecordTables, TableBuilder},
 };
 use crate::{
     json::{self, Entry},

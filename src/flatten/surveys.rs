@@ -11,12 +11,11 @@ use std::borrow::Cow;
 use arrow::error::ArrowError;
 
 use super::{
-    RecordTables,
     drift::{DriftLog, without_discarded},
     enumerations::Enumeration,
     fields::{Fields, KeyError, WireField as _, wire_fields},
     questions::QuestionTables,
-    table_builder::TableBuilder,
+    table_builder::{RecordTables, TableBuilder},
 };
 use crate::{
     json::{self, Entry},

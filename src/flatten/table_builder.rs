@@ -1,4 +1,5 @@
-//! Builds the rows of one table, cell by cell in the order of its contract.
+//! Builds the rows of one table, cell by cell in the order of its contract. [`RecordTables`] are the tables of a
+//! stream.
 //!
 //! The builder also hashes the key and the content of each row of a base table. The contract decides which columns are
 //! content: columns with values as the service sent them (`origin = "wire"`), and the JSON of fields without a column.
@@ -16,9 +17,10 @@ use arrow::{
     error::ArrowError,
 };
 
+use super::{drift::DriftLog, fields::KeyError};
 use crate::{
-    json::write_canonical,
-    model::{RowContent, TableBatch, column_name_hash},
+    json::{Entry, write_canonical},
+    model::{DriftRules, RowContent, TableBatch, column_name_hash},
     schema::{Column, ColumnType, RECORD_COLUMN, ROW_HASH_COLUMN, Table, TableKind, table},
 };
 
@@ -29,6 +31,22 @@ const CHILD_ROWS_MAX: usize = 4_000_000;
 
 /// Typical bytes of a text cell, to estimate the size of a column.
 const TEXT_BYTES_GUESS: usize = 24;
+
+/// The tables of a stream under construction.
+pub(super) trait RecordTables<'a>: Sized {
+    /// Returns empty tables with capacity for this many records.
+    fn new(records: usize, rules: DriftRules) -> Result<Self, ArrowError>;
+
+    /// Appends the rows of a record, and returns the hash of the key of its row in the base table. `record` is the
+    /// index of the record in the page, from 0. A failed call appends no rows.
+    fn append(&mut self, record: i64, entries: &[Entry<'a>]) -> Result<u128, KeyError>;
+
+    /// Returns the log of drift.
+    fn drift(&mut self) -> &mut DriftLog;
+
+    /// Appends a batch for each table that has rows, and returns the log of drift.
+    fn finish_into(self, batches: &mut Vec<TableBatch>) -> Result<DriftLog, ArrowError>;
+}
 
 /// The rows of one table under construction. The caller appends each row with one call per column, in the order of the
 /// contract, and then calls [`Self::end_row`].

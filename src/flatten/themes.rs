@@ -3,11 +3,10 @@
 use arrow::error::ArrowError;
 
 use super::{
-    RecordTables,
     drift::DriftLog,
     enumerations::report_new_type,
     fields::{Fields, KeyError, wire_fields},
-    table_builder::TableBuilder,
+    table_builder::{RecordTables, TableBuilder},
 };
 use crate::{
     json::Entry,

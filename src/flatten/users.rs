@@ -11,11 +11,10 @@ use arrow::error::ArrowError;
 use serde::Deserialize;
 
 use super::{
-    RecordTables,
     child_rows::append_attributes,
     drift::DriftLog,
     fields::{Fields, KeyError, wire_fields},
-    table_builder::TableBuilder,
+    table_builder::{RecordTables, TableBuilder},
 };
 use crate::{
     json::{self, Entry},
