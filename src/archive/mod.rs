@@ -25,7 +25,7 @@ pub use frame::{FileHeader, PAGE_BYTES_MAX};
 pub use owner::ArchiveSettings;
 pub use reader::{FileSummary, Pages, read_pages, summarize};
 pub use rewrite::{PageChange, RewriteCounts, rewrite};
-pub use spool::{RecoveredSpool, Spool};
+pub use spool::{RecoveredSpool, Spool, SpoolContent};
 pub use store::Archive;
 
 #[cfg(test)]

@@ -44,6 +44,16 @@ pub struct RecoveredSpool {
     pub spool: Spool,
     /// The scan, and the service of its pages.
     pub header: FileHeader,
+    pub content: SpoolContent,
+}
+
+/// The content of the complete frames of a spool.
+#[derive(Debug, Default)]
+pub struct SpoolContent {
+    /// Size of the header and the frames in bytes.
+    valid_bytes: u64,
+    /// Pages, probe pages excluded.
+    pages: usize,
     /// The last complete page, probe pages excluded. The scan resumes after this page. `None` if the file has no page.
     pub last_page: Option<Vec<u8>>,
     /// The probe pages after `last_page`.
@@ -59,6 +69,30 @@ pub struct RecoveredSpool {
     pub is_complete: bool,
     /// The latest commit note; see [`super::Archive::note`].
     pub note: Option<Vec<u8>>,
+}
+
+impl SpoolContent {
+    fn add(&mut self, frame: Frame, bytes: u64) {
+        self.valid_bytes += bytes;
+        match frame {
+            Frame::Page(_) => self.is_last_redacted = false,
+            Frame::RedactedPage(..) | Frame::RedactedProbe(..) => {
+                (self.is_last_redacted, self.is_any_redacted) = (true, true);
+            }
+            _ => {}
+        }
+        match frame {
+            Frame::Page(body) | Frame::RedactedPage(body, _) => {
+                self.pages += 1;
+                self.without_probe += u64::from(self.last_page.is_some() && self.last_probes.len() != 1);
+                self.last_probes.clear();
+                self.last_page = Some(body);
+            }
+            Frame::Probe(body) | Frame::RedactedProbe(body, _) => self.last_probes.push(body),
+            Frame::End => self.is_complete = true,
+            Frame::Note(text) => self.note = Some(text),
+        }
+    }
 }
 
 impl Spool {
@@ -94,68 +128,35 @@ impl Spool {
         let header =
             frame::read_header(&mut input).map_err(|why| ArchiveError::NotOurs { path: path.to_owned(), why })?;
         let header_bytes = input.stream_position().map_err(ArchiveError::io("read", path))?;
-        let (mut valid_bytes, mut pages, mut last_page, mut is_complete) = (header_bytes, 0, None, false);
-        let (mut last_probes, mut without_probe, mut note) = (Vec::new(), 0, None);
-        let (mut is_last_redacted, mut is_any_redacted) = (false, false);
+        let mut content = SpoolContent { valid_bytes: header_bytes, ..SpoolContent::default() };
         loop {
-            let frame = frame::read_frame(&mut input);
-            match &frame {
-                Ok(Some((Frame::Page(_), _))) => is_last_redacted = false,
-                Ok(Some((Frame::RedactedPage(..) | Frame::RedactedProbe(..), _))) => {
-                    (is_last_redacted, is_any_redacted) = (true, true)
-                }
-                _ => {}
-            }
-            match frame {
-                Ok(Some((Frame::Page(body) | Frame::RedactedPage(body, _), bytes))) => {
-                    valid_bytes += bytes;
-                    pages += 1;
-                    without_probe += u64::from(last_page.is_some() && last_probes.len() != 1);
-                    last_probes.clear();
-                    last_page = Some(body);
-                }
-                Ok(Some((Frame::Probe(body) | Frame::RedactedProbe(body, _), bytes))) => {
-                    valid_bytes += bytes;
-                    last_probes.push(body);
-                }
-                Ok(Some((Frame::End, bytes))) => {
-                    valid_bytes += bytes;
-                    is_complete = true;
-                }
-                Ok(Some((Frame::Note(text), bytes))) => {
-                    valid_bytes += bytes;
-                    note = Some(text);
-                }
+            match frame::read_frame(&mut input) {
+                Ok(Some((frame, bytes))) => content.add(frame, bytes),
                 Ok(None) | Err(FrameError::Torn(_)) => break,
                 Err(FrameError::Io(source)) => return Err(ArchiveError::io("read", path)(source)),
             }
         }
         drop(input);
-        let mut file = file;
-        failpoints.hit(DurableStep::SpoolCut).map_err(ArchiveError::io("cut the torn tail of", path))?;
-        file.set_len(valid_bytes).map_err(ArchiveError::io("cut the torn tail of", path))?;
-        file.seek(SeekFrom::Start(valid_bytes)).map_err(ArchiveError::io("read", path))?;
         let spool = Spool {
             file,
             path: path.to_owned(),
             header_bytes,
-            pages,
+            pages: content.pages,
             unsynced_bytes: 0,
             synced_at: Instant::now(),
             failpoints,
         };
-        let recovered = RecoveredSpool {
-            spool,
-            header,
-            last_page,
-            last_probes,
-            without_probe,
-            is_last_redacted,
-            is_any_redacted,
-            is_complete,
-            note,
-        };
-        Ok(recovered)
+        spool.cut_after(content.valid_bytes)?;
+        Ok(RecoveredSpool { spool, header, content })
+    }
+
+    /// Removes what follows the last complete frame, and continues there.
+    fn cut_after(&self, valid_bytes: u64) -> Result<(), ArchiveError> {
+        let failed = || ArchiveError::io("cut the torn tail of", &self.path);
+        self.failpoints.hit(DurableStep::SpoolCut).map_err(failed())?;
+        self.file.set_len(valid_bytes).map_err(failed())?;
+        (&self.file).seek(SeekFrom::Start(valid_bytes)).map_err(ArchiveError::io("read", &self.path))?;
+        Ok(())
     }
 
     /// Appends one page, and syncs if a sync is due. Returns true if everything appended so far is durable. Otherwise

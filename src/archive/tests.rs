@@ -56,8 +56,8 @@ fn p2_a_spool_torn_at_any_byte_keeps_its_complete_pages() {
         }
         let mut recovered = recovered.unwrap();
         assert_eq!(recovered.spool.pages(), whole - 1, "cut at {cut}");
-        assert_eq!(recovered.last_page, pages()[..whole - 1].last().cloned());
-        assert!(!recovered.is_complete);
+        assert_eq!(recovered.content.last_page, pages()[..whole - 1].last().cloned());
+        assert!(!recovered.content.is_complete);
         recovered.spool.append(b"next").unwrap();
         recovered.spool.complete().unwrap();
         let mut read = read_pages(&path).unwrap();
@@ -81,16 +81,16 @@ fn p3_a_scan_never_resumes_from_a_probe_page() {
     drop(spool);
     let whole = fs::read(&path).unwrap();
     let recovered = archive.recover(&scan).unwrap().unwrap();
-    assert_eq!((recovered.spool.pages(), recovered.without_probe), (3, 1), "the second page has none");
-    assert_eq!(recovered.last_page.as_deref(), Some(b"third".as_slice()));
-    assert_eq!(recovered.last_probes, [b"side two".to_vec()]);
+    assert_eq!((recovered.spool.pages(), recovered.content.without_probe), (3, 1), "the second page has none");
+    assert_eq!(recovered.content.last_page.as_deref(), Some(b"third".as_slice()));
+    assert_eq!(recovered.content.last_probes, [b"side two".to_vec()]);
     let read: Vec<_> = read_pages(&path).unwrap().map(|page| String::from_utf8(page.unwrap()).unwrap()).collect();
     assert_eq!(read, ["first", "side one", "second", "third", "side two"]);
     // Torn inside the last frame: its page has no probe page any more, and the scan still goes on from it.
     fs::write(&path, &whole[..whole.len() - 1]).unwrap();
     let recovered = archive.recover(&scan).unwrap().unwrap();
-    assert_eq!(recovered.last_page.as_deref(), Some(b"third".as_slice()));
-    assert!(recovered.last_probes.is_empty());
+    assert_eq!(recovered.content.last_page.as_deref(), Some(b"third".as_slice()));
+    assert!(recovered.content.last_probes.is_empty());
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn p3_a_damaged_kind_is_detected() {
         assert!(is_damaged && !read.is_complete(), "{}", char::from(kind));
     }
     let recovered = archive.recover(&scan).unwrap().unwrap();
-    assert!(!recovered.is_complete && recovered.spool.pages() == 0);
+    assert!(!recovered.content.is_complete && recovered.spool.pages() == 0);
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn a_restart_drops_the_pages_and_keeps_the_scan() {
     spool.restart().unwrap();
     spool.append(b"alive").unwrap();
     let recovered = archive.recover(&scan).unwrap().unwrap();
-    assert_eq!(recovered.last_page.as_deref(), Some(b"alive".as_slice()));
+    assert_eq!(recovered.content.last_page.as_deref(), Some(b"alive".as_slice()));
     assert_eq!(recovered.spool.pages(), 1);
 }
 
@@ -236,8 +236,8 @@ fn the_last_note_counts_and_a_torn_one_does_not() {
         assert_eq!(summarize(&path).is_err(), !is_whole && cut > one_note as usize, "cut at {cut}");
         let recovered = archive.recover(&scan).unwrap().unwrap();
         let expected: &[u8] = if is_whole { b"second" } else { b"first" };
-        assert_eq!(recovered.note.as_deref(), Some(expected), "cut at {cut}");
-        assert!(recovered.is_complete);
+        assert_eq!(recovered.content.note.as_deref(), Some(expected), "cut at {cut}");
+        assert!(recovered.content.is_complete);
         // The torn tail is gone, so a third note can be read.
         archive.note(&scan.id, b"third").unwrap();
         let summary = summarize(&path).unwrap();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::{
-    archive::{RecoveredSpool, Spool},
+    archive::{RecoveredSpool, Spool, SpoolContent},
     load::Warehouse,
     model::{EndStyle, Proof, ScanId, Scope, Stream},
     plan::page_boundaries::ScanBoundaries,
@@ -224,7 +224,8 @@ fn recover(context: &SyncContext, unfinished: UnfinishedScan) -> Result<Option<R
         return Ok(None);
     };
     let boundaries = StoredBoundaries::of(&recovered);
-    let RecoveredSpool { spool, last_page, is_last_redacted, is_complete, note, .. } = recovered;
+    let RecoveredSpool { spool, content, .. } = recovered;
+    let SpoolContent { last_page, is_last_redacted, is_complete, note, .. } = content;
     let noted = note.as_deref().map(CommitNote::read).transpose()?;
     // True if rows may be missing at boundaries without a probe. The pull of an incomplete scan can still probe them.
     let may_hide_rows = !is_complete && boundaries.unprobed > 0 && context.ties.may_lose(unfinished.scan.scope.stream);

@@ -318,7 +318,7 @@ pub(in super::super) fn remember(state: &mut State, spool: &Path, withholds: boo
 
 /// Returns true for the spool of a batch of users without any answer.
 pub(in super::super) fn is_without_pages(recovered: &RecoveredSpool) -> bool {
-    recovered.header.scan.scope.stream == Stream::Users && recovered.last_page.is_none()
+    recovered.header.scan.scope.stream == Stream::Users && recovered.content.last_page.is_none()
 }
 
 /// The maximum number of ids that are returned. Further due users are only counted.

@@ -87,15 +87,16 @@ impl StoredBoundaries {
             // Users are requested one by one, without page boundaries.
             return StoredBoundaries::default();
         }
-        let is_probed = match recovered.last_probes.as_slice() {
+        let content = &recovered.content;
+        let is_probed = match content.last_probes.as_slice() {
             [probe] => envelope::parse(probe).is_ok_and(|probe| probe.next.is_none()),
             _ => false,
         };
         // Probes of earlier boundaries that waited for the end of the list are also stored after the last page. If an
         // earlier page has no probe, the last probe may be one of that page.
-        let is_probed = is_probed && recovered.without_probe == 0;
-        let last_page = recovered.last_page.clone().filter(|_| !is_probed);
-        StoredBoundaries { unprobed: recovered.without_probe, last_page, is_redacted: recovered.is_any_redacted }
+        let is_probed = is_probed && content.without_probe == 0;
+        let last_page = content.last_page.clone().filter(|_| !is_probed);
+        StoredBoundaries { unprobed: content.without_probe, last_page, is_redacted: content.is_any_redacted }
     }
 }
 
