@@ -1,8 +1,8 @@
 //! The stream of users: `users`, `user_attributes` and `user_events`.
 //!
-//! The service has no list of people. `pipeline::people` requests each person and combines the exact bodies of the
-//! answers into a page. A record of such a page is `{"userId": the requested id, "user": the body}`. The requested id
-//! is the key of the row. A different id in the body goes to `extra`.
+//! The service has no list of people. `pipeline::sync::people` requests each person and combines the exact bodies of
+//! the answers into a page. A record of such a page is `{"userId": the requested id, "user": the body}`. The requested
+//! id is the key of the row. A different id in the body goes to `extra`.
 //!
 //! An item of the list of events that is not an object has no row in `user_events`. `users.events` contains the
 //! complete list.

@@ -6,17 +6,39 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     archive::{Archive, ArchiveSettings},
+    clock::Clock,
     config::{ArchiveChoice, AuthChoice, NetworkVariables, Settings, WarehouseSettings, network_variables},
     load::{
         ErasureRecord, FullTextSearch, Identity, LoadError, LockPatience, Opening, PartitionBy, Place, Reader,
         ReaderLimits, StartedEngine, Warehouse, WarehouseOptions, clear_built_file,
     },
-    model::{WarehouseKind, WarehousePaths},
+    model::{Failpoints, Rng, WarehouseKind, WarehousePaths},
     person::{Suppression, SuppressionError, SuppressionList},
-    source::{AuthForm, KeyReader, Proxies, SourceError, SourceSettings, checked_address},
+    source::{AuthForm, KeyReader, Proxies, SourceError, SourceSettings, Transport, checked_address},
 };
 
-use super::{PipelineError, System, error::chain, memory::Memory};
+use super::{
+    error::{PipelineError, chain},
+    memory::Memory,
+};
+
+/// The inputs of a run from outside. Cheap to clone. The default is this machine; the simulator (`tests/simulation`)
+/// replaces all of them.
+#[derive(Clone, Debug, Default)]
+pub struct System {
+    /// This machine's clock.
+    pub clock: Clock,
+    /// The random numbers for ids and jitter.
+    pub rng: Rng,
+    /// Sends requests to the service.
+    pub transport: Transport,
+    /// The failpoints at which a test can stop the run.
+    pub failpoints: Failpoints,
+    /// Number of threads of DuckDB's engine. `None` for one thread per processor.
+    pub engine_threads: Option<u32>,
+    /// True to use the warehouses in reverse order. The order only matters in a runtime with one thread.
+    pub last_warehouse_first: bool,
+}
 
 /// Returns the settings of the client that sends the requests. The deadline counts from now.
 pub fn source_settings(settings: &Settings) -> Result<SourceSettings, PipelineError> {

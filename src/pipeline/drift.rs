@@ -1,4 +1,5 @@
-//! Drift in the report of a run, as JSON and as lines of text. The report contains no data of a person.
+//! Drift in the report of a run, as JSON and as lines of text, and in the error of a scan that the drift mode `freeze`
+//! refuses. The report contains no data of a person.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -7,13 +8,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     flatten::reject_hash,
-    model::{Drift, DriftFate, DriftKind, FlatPage, Stream},
+    model::{Drift, DriftEntry, DriftFate, DriftKind, FlatPage, Stream},
 };
 
 /// The maximum number of lines of drift in the text output. The run JSON lists more.
 const LINES_MAX: usize = 20;
 /// The maximum number of records of a scan that are recognized when they are read again. Further records count twice.
 const SEEN_MAX: usize = 1_000_000;
+
+/// The maximum number of fields that the error names.
+const PLACES_NAMED_MAX: usize = 3;
 
 /// Where records with drift come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,7 +57,7 @@ pub struct DriftReport {
 /// Returns the drift of all sources, and the number of records with drift that no list has room for. A record counts
 /// once per field.
 pub(super) fn reports(sources: &BTreeMap<DriftSource, Drift>) -> (Vec<DriftReport>, u64) {
-    let report = |source: DriftSource, entry: &crate::model::DriftEntry| DriftReport {
+    let report = |source: DriftSource, entry: &DriftEntry| DriftReport {
         stream: source.name().to_owned(),
         kind: entry.kind,
         place: entry.place.clone(),
@@ -113,4 +117,30 @@ pub fn drift_lines(drift: &[DriftReport], unlisted: u64) -> Vec<String> {
         )),
     };
     drift.iter().take(LINES_MAX).map(line).chain(rest).collect()
+}
+
+/// A scan was not applied, because it has drift and its stream is frozen.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the service sent data that the contract does not know, and [streams.{stream}.drift] freezes it: {}. The scan was not \
+     applied; its pages are stored. Use a version of studysync that knows the data, or set another mode, and run the same \
+     command again: it applies these pages",
+    named(drift)
+)]
+pub struct Frozen {
+    /// The stream. The run starts no further scan of it.
+    pub stream: Stream,
+    /// The drift of the scan.
+    pub drift: Drift,
+}
+
+/// Returns the first fields with frozen drift, in words.
+fn named(drift: &Drift) -> String {
+    let frozen: Vec<&DriftEntry> = drift.entries().filter(|entry| entry.fate == DriftFate::Frozen).collect();
+    let named = frozen.iter().take(PLACES_NAMED_MAX).map(|entry| {
+        format!("{} {} ({}) in {} records", entry.kind.title(), entry.place, entry.example, entry.records)
+    });
+    let more = frozen.len().saturating_sub(PLACES_NAMED_MAX);
+    let more = (more > 0 || drift.unlisted_count() > 0).then(|| "and more".to_owned());
+    named.chain(more).collect::<Vec<_>>().join(", ")
 }

@@ -13,8 +13,9 @@ use crate::{
 };
 
 use super::{
-    PipelineError, Session, System,
-    assemble::{failed, identity, opening, places},
+    assemble::{System, failed, identity, opening, places},
+    error::PipelineError,
+    session::Session,
 };
 
 /// Binds the warehouses, archive, inbox and state file of the settings to the service and environment of the settings.

@@ -10,11 +10,27 @@ use serde::Serialize;
 use crate::{
     config::Settings,
     load::RowCounts,
-    model::{Fault, RunId, TimeParts},
+    model::{Fault, Outcome, RunId, RunReason, TimeParts},
     source::{RequestStats, Stop},
 };
 
-use super::{DriftReport, Failure, Outcome, PipelineError, RunReason, chain, recordings::RecordingsReport};
+use super::{
+    drift::DriftReport,
+    error::{Failure, PipelineError, chain},
+};
+
+/// What a run did about recordings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct RecordingsReport {
+    /// Recordings that were downloaded.
+    pub fetched: u64,
+    /// Bytes that this run downloaded.
+    pub bytes: u64,
+    /// Recordings that cannot be downloaded, for now or for ever: `recording_status` says why.
+    pub missing: u64,
+    /// Recordings that are left to the next run.
+    pub waiting: u64,
+}
 
 /// How much of a stream a run has read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]

@@ -17,16 +17,16 @@ use crate::{
     archive::Archive,
     config::Settings,
     load::{Identity, Opening, Place, StartedEngine, Warehouse},
-    model::{FlagSet, RunId, Scan, ScanId, Scope, TimeAccount, Window},
+    model::{FlagSet, Outcome, RunId, Scan, ScanId, Scope, TimeAccount, Window},
     source::{Source, SourceSettings},
     state::{Lease, RunEnd, State, StateError},
 };
 
 use super::{
-    Outcome, PipelineError, ReportHeader, RunReport, RunTimes, System,
-    assemble::{archive, failed, lock_patience, open_all, opening, places},
-    error::chain,
+    assemble::{System, archive, failed, lock_patience, open_all, opening, places},
+    error::{PipelineError, chain},
     limits::{recall, remember},
+    report::{ReportHeader, RunReport, RunTimes},
 };
 
 /// A command that holds the lease. Dropping a session releases the lease, so it must be dropped after everything that

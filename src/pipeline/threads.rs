@@ -8,7 +8,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::PipelineError;
+use super::error::PipelineError;
 use crate::source::{SourceError, Stop};
 
 /// How long the work of [`until_stopped`] may take after a stop.

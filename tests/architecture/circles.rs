@@ -274,6 +274,27 @@ fn files_stand_in_no_circle() {
     super::assert_none(circles.iter().map(problem).collect());
 }
 
+#[test]
+fn the_rooms_of_the_pipeline_stand_in_no_circle() {
+    let files = arrows_of_all_crates().0;
+    // The files of `src/pipeline/` itself are one room.
+    let room = |file: &str| {
+        let place = file.split('/').take(2).collect::<Vec<_>>().join("/");
+        let is_folder = files.keys().any(|other| other.starts_with(&format!("{place}/")));
+        if is_folder { place } else { "pipeline".to_owned() }
+    };
+    let mut rooms: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (file, targets) in files.iter().filter(|(file, _)| file.starts_with("pipeline/")) {
+        let own = room(file);
+        let targets = targets.iter().filter(|target| target.starts_with("pipeline/")).map(|target| room(target));
+        let others: Vec<String> = targets.filter(|other| *other != own).collect();
+        rooms.entry(own).or_default().extend(others);
+    }
+    assert!(rooms.len() > 5, "the rooms were not found: {rooms:?}");
+    let rooms = Arrows(rooms);
+    super::assert_none(rooms.circles().iter().map(|circle| rooms.within(circle).join("\n")).collect());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

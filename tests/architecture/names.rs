@@ -179,7 +179,7 @@ fn pages_for_contributors_name_what_exists() {
 fn a_stale_name_is_noticed() {
     let words = Words::read();
     for (name, said) in [
-        ("src/pipeline/commit.rs", ""),
+        ("src/pipeline/scan/commit.rs", ""),
         ("src/pipeline/no_such_file.rs", "there is no src/pipeline/no_such_file.rs"),
         ("pipeline/commit.rs", "there is no pipeline/commit.rs"),
         ("tests/cases/flatten/*.json", ""),

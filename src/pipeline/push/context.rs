@@ -9,12 +9,12 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     model::{IdentifierKind, WrittenIdentifier, is_email_attribute},
     person::Suppression,
+    pipeline::error::PipelineError,
     source::{Source, Stop},
     upsert::{AttributeValue, Upsert},
 };
 
 use super::{
-    super::PipelineError,
     ledger::Ledger,
     report::{PushRequest, PushRows},
     results::{ResultsFile, RowResult},

@@ -5,13 +5,17 @@ use crate::{
     config::Settings,
     model::TimeAccount,
     person::Suppression,
+    pipeline::{
+        assemble::suppression,
+        error::PipelineError,
+        report::{ReportHeader, RunTimes},
+    },
     source::RequestStats,
     state::State,
     upsert::{Row, UnsendableRow},
 };
 
 use super::{
-    super::{PipelineError, ReportHeader, RunTimes, assemble::suppression},
     context::{SUPPRESSED, is_suppressed},
     input::read,
     ledger::{RowToSend, SendDecision, decide},

@@ -14,14 +14,13 @@ use tokio::sync::mpsc;
 use crate::{
     config::{Settings, WarehouseSettings},
     load::{LoadError, json_rows, read_parquet_file},
+    pipeline::{
+        assemble::open_reader,
+        error::PipelineError,
+        memory::{ByteBudget, Memory, Reservation},
+    },
     text::{Encoding, decoding},
     upsert::{InputError, Row, RowSink, check_columns, read_csv, read_ndjson, read_table_row},
-};
-
-use super::super::{
-    PipelineError,
-    assemble::open_reader,
-    memory::{ByteBudget, Memory, Reservation},
 };
 
 /// The maximum number of rows that are read ahead of the lanes. [`ByteBudget`] limits their bytes.

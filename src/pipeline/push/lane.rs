@@ -7,13 +7,13 @@ use tokio::sync::mpsc;
 
 use crate::{
     model::Stream,
+    pipeline::{error::PipelineError, memory::Reservation},
     source::{Failure, SourceError, UpsertOutcome, Upserted},
     state::{PushAnswer, PushOutcome, PushRecord},
     upsert::Upsert,
 };
 
 use super::{
-    super::{PipelineError, memory::Reservation},
     context::PushContext,
     ledger::{LedgerClosed, RowToSend, SendDecision},
     results::{RowOutcome, RowResult, ThisPush},

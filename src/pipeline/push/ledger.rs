@@ -11,11 +11,12 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{
     clock,
     model::{Activity, TimeAccount},
+    pipeline::error::PipelineError,
     state::{ContentHash, PushAnswer, PushIntent, PushLedger, PushOutcome, PushRecord, State, StateError},
     upsert::Upsert,
 };
 
-use super::{super::PipelineError, report::PushRequest};
+use super::report::PushRequest;
 
 /// The maximum number of changes in one transaction.
 const GROUP_MAX: usize = 256;

@@ -34,15 +34,17 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     config::Settings,
+    model::Outcome,
     source::{Source, Stop},
     upsert::{Row, UnsendableRow},
 };
 
 use super::{
-    Outcome, PipelineError, Session, System,
-    assemble::{identity, source_settings, suppression},
+    assemble::{System, identity, source_settings, suppression},
+    error::PipelineError,
     limits::storing_retry_after,
     memory::Reservation,
+    session::Session,
     threads::blocking,
 };
 use context::PushContext;

@@ -13,10 +13,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{
-    super::PipelineError,
-    results::{HEADER, TEMPORARY},
-};
+use crate::pipeline::error::PipelineError;
+
+use super::results::{HEADER, TEMPORARY};
 use crate::{
     config::Settings,
     files::{self, Access, Output},

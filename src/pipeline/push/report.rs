@@ -6,10 +6,13 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::{model::RunId, source::RequestStats};
+use crate::{
+    model::{Outcome, RunId},
+    pipeline::report::ReportHeader,
+    source::RequestStats,
+};
 
 use super::{
-    super::{Outcome, ReportHeader},
     input::PushInput,
     results::{RowOutcome, RowResult, ThisPush},
 };

@@ -13,10 +13,9 @@ use std::{
 
 use crate::{
     files::{self, Access, Output},
+    pipeline::error::PipelineError,
     state::{PushAnswer, PushRecord},
 };
-
-use super::super::PipelineError;
 
 /// The columns of the file.
 pub(super) const HEADER: [&str; 8] =

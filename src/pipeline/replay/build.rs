@@ -9,28 +9,41 @@ use std::{
     thread,
 };
 
+use tokio_util::sync::CancellationToken;
+
 use crate::{
     archive::read_pages,
     load::{CommitOptions, LoadError, Pages, Warehouse},
     model::{Activity, FlatPage, Stream, TimeAccount},
+    person::Suppression,
+    pipeline::{
+        assemble::failed,
+        error::PipelineError,
+        memory::{ByteBudget, Memory},
+        scan::commit::UNCOMMITTED_ROWS_MAX,
+        session::Session,
+    },
 };
 
 use super::{
-    super::{
-        PipelineError,
-        assemble::failed,
-        commit::UNCOMMITTED_ROWS_MAX,
-        memory::{ByteBudget, Memory},
-    },
-    context::ReplayContext,
     flatteners::flatten,
     inventory::ArchivedScan,
     page_budget::ScanPageBuffer,
     read::{ArchiveReader, PageFilter, ReadStop, WriterStep},
+    report::ReplayProgress,
 };
 
 /// The maximum number of steps that are queued for a warehouse. [`ByteBudget`] limits the bytes of the queued pages.
 const QUEUED_STEPS_MAX: usize = 256;
+
+/// The session, the archived scans and the erased people of a replay.
+pub(super) struct ReplayContext<'a> {
+    pub session: &'a Session,
+    pub stop: &'a CancellationToken,
+    pub progress: &'a ReplayProgress,
+    pub scans: Vec<ArchivedScan>,
+    pub suppression: Suppression,
+}
 
 /// How a build opens and completes its warehouses.
 pub(super) struct BuildPlan<Open, Begin, Complete> {
@@ -57,9 +70,10 @@ pub(super) fn build<Data: Sync>(
         impl Fn(&mut Warehouse, &Data) -> Result<(), LoadError> + Sync,
     >,
 ) -> Result<Option<(Vec<Warehouse>, Data)>, PipelineError> {
-    let ReplayContext { account, stop, progress, .. } = *context;
-    let filter = context.filter();
-    let memory = Memory::of(&context.settings.warehouse);
+    let ReplayContext { session, stop, progress, .. } = *context;
+    let (settings, account) = (&session.settings, &session.account);
+    let filter = PageFilter { drift: settings.drift, suppression: &context.suppression };
+    let memory = Memory::of(&settings.warehouse);
     let BuildPlan { warehouses, open, begin, complete } = plan;
     let (begin, complete) = (&begin, &complete);
     progress.scans.store(scans.len() as u64, Ordering::Relaxed);

@@ -10,7 +10,7 @@ use std::{
     thread::{self, Scope},
 };
 
-use super::super::{PipelineError, freeze::check_drift};
+use crate::pipeline::{error::PipelineError, scan::commit::check_drift};
 use crate::{
     flatten::flatten_page,
     model::{Activity, DriftRules, FlatPage, Scan, TimeAccount},

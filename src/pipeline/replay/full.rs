@@ -16,19 +16,18 @@ use crate::{
     flatten::flatten_stored_events,
     load::{ErasureRecord, Identity, LedgerEntry, LoadError, Place, RunRecord, Warehouse, build_path},
     model::{IntervalSet, RunId, ScanId},
+    pipeline::{
+        assemble::{failed, open_warehouses, places},
+        error::PipelineError,
+        scan::commit::checkpoint_of_entry,
+        session::Session,
+        sync::recordings::apply_known_outcomes,
+    },
     state::{RunEntry, State},
 };
 
 use super::{
-    super::{
-        PipelineError,
-        assemble::{failed, places},
-        commit::checkpoint_of_entry,
-        open_warehouses,
-        recordings::apply_known_outcomes,
-    },
-    build::{BuildPlan, build},
-    context::ReplayContext,
+    build::{BuildPlan, ReplayContext, build},
     inventory::{ArchivedScan, require_all},
     report::{RebuiltWarehouse, ReplayResult},
 };
@@ -43,9 +42,10 @@ const RUNS_MAX: u32 = 1000;
 /// Rebuilds every warehouse of the settings, fits the coverage to the new ledgers, and replaces the old warehouses. If
 /// the replay is stopped, changes nothing and says so in the result.
 pub(super) fn replay(context: ReplayContext<'_>, archive: &Archive) -> Result<ReplayResult, PipelineError> {
+    let Session { settings, identity, .. } = context.session;
     let mut replayed = ReplayResult { scans: context.scans.len() as u64, ..ReplayResult::default() };
     let plan = BuildPlan {
-        warehouses: context.settings.warehouse.names().len(),
+        warehouses: settings.warehouse.names().len(),
         open: || open(&context),
         begin: copy_events,
         complete: copy_unarchived,
@@ -59,14 +59,14 @@ pub(super) fn replay(context: ReplayContext<'_>, archive: &Archive) -> Result<Re
     for destination in &mut rebuilt {
         let name = destination.name();
         ledgers.insert(name, destination.ledger().map_err(failed(name))?);
-        apply_known_outcomes(destination, &context.settings.recordings)?;
+        apply_known_outcomes(destination, &settings.recordings)?;
         destination.publish().map_err(failed(name))?;
     }
     drop(rebuilt);
-    let ReplayContext { settings, identity, state, scans, .. } = context;
+    let (mut state, scans) = (context.session.state(), context.scans);
     // The coverage changes before the swap: after a kill in between, the checkpoints must not cover more than the new
     // warehouses have.
-    fit_coverage(state, &scans, &ledgers, &mut replayed)?;
+    fit_coverage(&mut state, &scans, &ledgers, &mut replayed)?;
     let places = places(&settings.warehouse);
     places.iter().try_for_each(Place::replace)?;
     for place in &places {
@@ -81,7 +81,7 @@ pub(super) fn replay(context: ReplayContext<'_>, archive: &Archive) -> Result<Re
     let names: Vec<&str> = ledgers.keys().copied().collect();
     state.mark_up_to_date(&names)?;
     for archived in scans.iter().filter(|archived| archived.is_unfinished) {
-        finish_commit(state, archive, archived, &ledgers)?;
+        finish_commit(&mut state, archive, archived, &ledgers)?;
     }
     if settings.warehouse.publish.is_some() {
         for mut destination in open_warehouses(settings, identity)? {
@@ -95,12 +95,14 @@ pub(super) fn replay(context: ReplayContext<'_>, archive: &Archive) -> Result<Re
 /// Reads the data that the archive lacks from the old warehouses, and creates the new warehouses. A lost warehouse gets
 /// the runs in the history of the checkpoints.
 fn open(context: &ReplayContext<'_>) -> Result<(Vec<Warehouse>, Unarchived), PipelineError> {
+    let Session { settings, identity, .. } = context.session;
     let mut unarchived = read_unarchived(context)?;
-    let new_settings = settings_of_build(context.settings);
-    let rebuilt = open_warehouses(&new_settings, context.identity)?;
-    for name in context.settings.warehouse.names() {
+    let new_settings = settings_of_build(settings);
+    let rebuilt = open_warehouses(&new_settings, identity)?;
+    for name in settings.warehouse.names() {
         if !unarchived.contains_key(name) {
-            unarchived.insert(name, UnarchivedData { runs: runs_of_history(context)?, ..UnarchivedData::default() });
+            unarchived
+                .insert(name, UnarchivedData { runs: runs_of_history(context.session)?, ..UnarchivedData::default() });
         }
     }
     Ok((rebuilt, unarchived))
@@ -162,13 +164,13 @@ pub fn is_carried_events(path: &Path) -> bool {
 fn read_unarchived(context: &ReplayContext<'_>) -> Result<Unarchived, PipelineError> {
     // An inaccessible warehouse counts as existing, because opening it returns the reason.
     let exists = |path: &Path| path.try_exists().unwrap_or(true);
-    let mut existing = context.settings.clone();
+    let mut existing = context.session.settings.clone();
     existing.warehouse.paths.retain(|_, path| exists(path));
     let mut unarchived = BTreeMap::new();
     if existing.require_warehouse().is_err() {
         return Ok(unarchived);
     }
-    let opened = open_warehouses(&existing, context.identity)?;
+    let opened = open_warehouses(&existing, &context.session.identity)?;
     for (mut destination, path) in opened.into_iter().zip(existing.warehouse.paths.into_values()) {
         let name = destination.name();
         require_all(name, &destination.ledger().map_err(failed(name))?, &context.scans)?;
@@ -192,9 +194,9 @@ fn settings_of_build(settings: &Settings) -> Settings {
     new_settings
 }
 
-fn runs_of_history(context: &ReplayContext<'_>) -> Result<Vec<RunRecord>, PipelineError> {
-    let entries = context.state.runs(RUNS_MAX)?;
-    Ok(entries.into_iter().filter_map(|entry| run_record(entry, context.identity)).collect())
+fn runs_of_history(session: &Session) -> Result<Vec<RunRecord>, PipelineError> {
+    let entries = session.state().runs(RUNS_MAX)?;
+    Ok(entries.into_iter().filter_map(|entry| run_record(entry, &session.identity)).collect())
 }
 
 /// Returns the row about a run. Returns `None` for a run that writes no rows or has not finished.

@@ -6,9 +6,8 @@ use crate::{
     archive::{Archive, ArchiveError, FileSummary, summarize},
     load::{Identity, LedgerEntry, VanishPolicy},
     model::{Scan, ScanId},
+    pipeline::{error::PipelineError, scan::states::CommitNote},
 };
-
-use super::super::{PipelineError, commit_note::CommitNote};
 
 /// A committed scan in the archive.
 #[derive(Clone, Debug)]

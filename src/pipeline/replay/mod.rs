@@ -6,7 +6,6 @@
 //! into steps within a [`page_budget`], and [`build`] applies the steps.
 
 mod build;
-mod context;
 mod flatteners;
 mod full;
 mod inventory;
@@ -23,15 +22,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::{ArchiveChoice, Settings},
-    model::Window,
+    model::{Outcome, Window},
 };
 
 use super::{
-    Outcome, PipelineError, Session, System,
-    assemble::{clear_leftovers, identity, suppression},
+    assemble::{System, clear_leftovers, identity, suppression},
+    error::PipelineError,
+    session::Session,
 };
 
-use context::ReplayContext;
+use build::ReplayContext;
 use inventory::archived_scans;
 
 /// What a replay should build.
@@ -84,7 +84,7 @@ impl Replay {
 
     /// Runs the full replay or the replay of the requested range. Removes the new files if the replay was stopped.
     fn replay(&self, stop: &CancellationToken, progress: &ReplayProgress) -> Result<ReplayResult, PipelineError> {
-        let Session { settings, identity, account, .. } = &self.session;
+        let Session { settings, identity, .. } = &self.session;
         let archive = self.session.archive()?;
         let scans = archived_scans(&archive, identity)?;
         if self.request.window.is_none() && scans.is_empty() {
@@ -96,16 +96,7 @@ impl Replay {
             return Err(PipelineError::NotReplayable(why));
         }
         let suppression = suppression(settings)?;
-        let context = ReplayContext {
-            settings,
-            identity,
-            state: &mut self.session.state(),
-            account,
-            stop,
-            progress,
-            scans,
-            suppression: &suppression,
-        };
+        let context = ReplayContext { session: &self.session, stop, progress, scans, suppression };
         let mut replayed = match self.request.window {
             None => full::replay(context, &archive)?,
             Some(window) => range::replay(context, window)?,

@@ -10,17 +10,16 @@ use std::collections::BTreeMap;
 use crate::{
     load::{LedgerEntry, Place, Replacement, Warehouse, WarehouseOptions, build_path},
     model::{DAY_MS, Scan, Stream, WarehouseKind, Window, format_ms},
+    pipeline::{
+        assemble::{System, clear_leftovers, failed, open_warehouses, opening},
+        error::PipelineError,
+        session::Session,
+        sync::recordings::apply_known_outcomes,
+    },
 };
 
 use super::{
-    super::{
-        PipelineError, System,
-        assemble::{clear_leftovers, failed, opening},
-        open_warehouses,
-        recordings::apply_known_outcomes,
-    },
-    build::{BuildPlan, build},
-    context::ReplayContext,
+    build::{BuildPlan, ReplayContext, build},
     inventory::{ArchivedScan, require_all},
     report::{ReplacedRange, ReplayResult},
 };
@@ -33,8 +32,9 @@ const SESSION_LEN_MAX_MS: i64 = 7 * DAY_MS;
 /// replay is stopped, streams that were replaced before stay replaced. Fails and changes nothing if the archive lacks a
 /// scan of the range.
 pub(super) fn replay(context: ReplayContext<'_>, requested: Window) -> Result<ReplayResult, PipelineError> {
+    let Session { settings, identity, .. } = context.session;
     let mut replayed = ReplayResult::default();
-    let mut warehouses = open_warehouses(context.settings, context.identity)?;
+    let mut warehouses = open_warehouses(settings, identity)?;
     let mut ledgers = Vec::new();
     for warehouse in &mut warehouses {
         let name = warehouse.name();
@@ -43,7 +43,7 @@ pub(super) fn replay(context: ReplayContext<'_>, requested: Window) -> Result<Re
         warehouse.publish().map_err(failed(name))?;
     }
     // All streams are checked before the first one is replaced.
-    let streams = context.settings.streams.iter().map(|stream| stream.stream).filter(|stream| stream.is_windowed());
+    let streams = settings.streams.iter().map(|stream| stream.stream).filter(|stream| stream.is_windowed());
     let ranges = streams.filter_map(|stream| stream_range(stream, requested, &context.scans, &ledgers).transpose());
     for StreamRange { stream, window, scans } in ranges.collect::<Result<Vec<_>, _>>()? {
         let replaced = scans.iter().filter(|archived| archived.scan.window.overlaps(window));
@@ -58,7 +58,7 @@ pub(super) fn replay(context: ReplayContext<'_>, requested: Window) -> Result<Re
         for warehouse in &mut warehouses {
             let name = warehouse.name();
             let inserted = warehouse.replace(&mut built, &replacement).map_err(failed(name))?;
-            apply_known_outcomes(warehouse, &context.settings.recordings)?;
+            apply_known_outcomes(warehouse, &settings.recordings)?;
             warehouse.publish().map_err(failed(name))?;
             rows.insert(name, inserted);
         }
@@ -73,7 +73,7 @@ pub(super) fn replay(context: ReplayContext<'_>, requested: Window) -> Result<Re
         warehouse.export_reader_copy().map_err(failed(name))?;
     }
     drop(warehouses);
-    clear_leftovers(context.settings)?;
+    clear_leftovers(settings)?;
     Ok(replayed)
 }
 
@@ -135,10 +135,11 @@ fn complete_windows(
 
 /// Builds the scans into a new DuckDB file next to the state file. Returns `None` if the replay was stopped.
 fn build_range(context: &ReplayContext<'_>, scans: &[ArchivedScan]) -> Result<Option<Warehouse>, PipelineError> {
-    clear_leftovers(context.settings)?;
-    let path = build_path(&context.settings.state_path);
+    let Session { settings, identity, .. } = context.session;
+    clear_leftovers(settings)?;
+    let path = build_path(&settings.state_path);
     let place = Place { kind: WarehouseKind::DuckDb, path, options: WarehouseOptions::default() };
-    let opening = opening(context.settings, context.identity, &System::default());
+    let opening = opening(settings, identity, &System::default());
     let range = place.open(&opening, None).map_err(failed("replayed"))?;
     let open = || Ok((vec![range], ()));
     let begin = |_: &mut Warehouse, _: &()| Ok(());

@@ -14,14 +14,14 @@ use crate::{
     load::CommitOptions,
     model::{DriftPolicy, EndStyle, FlatPage, Proof, Stream, TimeAccount},
     person::Suppression,
+    pipeline::{
+        error::PipelineError,
+        memory::{ByteBudget, Memory},
+    },
     source::envelope,
 };
 
 use super::{
-    super::{
-        PipelineError,
-        memory::{ByteBudget, Memory},
-    },
     flatteners::{ArchivedPage, FlattenedPage, Flatteners, Output},
     inventory::ArchivedScan,
     page_budget::PageReservation,

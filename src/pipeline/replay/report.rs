@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
-use crate::model::RunId;
-
-use super::super::{Outcome, ReportHeader};
+use crate::{
+    model::{Outcome, RunId},
+    pipeline::report::ReportHeader,
+};
 
 /// What a replay did.
 #[derive(Clone, Debug, Default, Serialize)]

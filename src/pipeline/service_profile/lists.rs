@@ -6,18 +6,16 @@ use bytes::Bytes;
 use crate::{
     flatten::flatten_page,
     model::{DAY_MS, EndStyle, FlagSet, PageRequest, RowTime, Scope, Stream, ThemeTime, Window, behaviour_names},
+    pipeline::error::PipelineError,
     source::{Answer, Range},
 };
 
 use super::{
-    super::{
-        PipelineError,
-        theme_measure::measure as measure_theme_times,
-        ties::{MomentRequester, moments_of},
-    },
     paging::ResponseSample,
     report::{self, MeasureContext, Measured},
     rows::{RowTimes, SmallList, SmallListReader, most_informative, rows_of},
+    theme_times::measure_theme_times,
+    tie_probe::{MomentRequester, moments_of},
 };
 
 /// A window without any row: one of the first milliseconds of 1970.

@@ -3,12 +3,16 @@
 //! Measuring takes few requests, within the rate limit and under the lease. Any behaviour may stay unknown: a service
 //! without rows shows nothing. No behaviour ever proves that a window is complete (promise P3).
 
+pub mod clocks;
 mod lists;
 mod paging;
-mod report;
+pub mod report;
 mod rows;
-mod statuses;
-mod stored;
+pub mod statuses;
+pub mod stored;
+pub mod theme_times;
+pub mod tie_probe;
+pub mod tie_watch;
 mod users;
 
 use tokio_util::sync::CancellationToken;
@@ -21,16 +25,14 @@ use crate::{
 };
 
 use super::{
-    PipelineError, Session, System,
-    assemble::{identity, source_settings, suppression},
-    ties::MomentRequester,
+    assemble::{System, identity, source_settings, suppression},
+    error::PipelineError,
+    session::Session,
 };
 
-use report::MeasureContext;
-
-pub use report::{KnownBehaviour, Measured, known_behaviours};
-pub(super) use statuses::{KnownStatuses, measure_statuses};
-pub(super) use stored::ObservedBehaviours;
+use report::{MeasureContext, Measured};
+use statuses::{KnownStatuses, measure_statuses};
+use tie_probe::MomentRequester;
 
 /// The maximum number of requests that measuring may send, retries included.
 pub const MEASURE_REQUESTS_MAX: u64 = 60;

@@ -5,16 +5,17 @@
 
 use crate::{
     model::{DAY_MS, ListOrder, PageRequest, RetryAfterForm, Window, behaviour_names},
+    pipeline::error::PipelineError,
     plan::page_boundaries::PageMoments,
     source::{Answer, Failure, Range},
     state::State,
 };
 
 use super::{
-    super::{PipelineError, ties::moments_of},
     report::{self, MeasureContext, Measured},
     rows::{RowTimes, most_informative, rows_of},
     stored::order_of,
+    tie_probe::moments_of,
     users::user_ids_of,
 };
 

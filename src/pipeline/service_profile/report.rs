@@ -10,7 +10,7 @@ use crate::{
     state::{State, StateError},
 };
 
-use super::{super::ties::MomentRequester, rows::SmallListReader};
+use super::{rows::SmallListReader, tie_probe::MomentRequester};
 
 /// Behaviours that are measured with the list of responses.
 pub(super) const RESPONSES_BEHAVIOURS: [&str; 9] = [
@@ -151,14 +151,13 @@ pub(super) struct MeasureContext {
 
 impl MeasureContext {
     pub fn new(requester: MomentRequester, timeout_ms: u64, now_ms: i64) -> MeasureContext {
-        let (user_ids, measured) = (Vec::new(), Vec::new());
         MeasureContext {
             requester,
-            user_ids,
+            user_ids: Vec::new(),
             page_rows: PAGE_ROWS_MAX,
             timeout_ms,
             now_ms,
-            measured,
+            measured: Vec::new(),
             counted_requests: 0,
         }
     }

@@ -11,13 +11,11 @@ use arrow::{
 
 use crate::{
     model::{EndStyle, FlatPage, PageRequest, RowTime, SECOND_MS, Stream, Window},
+    pipeline::error::PipelineError,
     source::{Answer, Range},
 };
 
-use super::super::{
-    PipelineError,
-    ties::{MomentRequester, moments_of},
-};
+use super::tie_probe::{MomentRequester, moments_of};
 
 /// Times of a row that differ by at most this much count as equal, because the service may round them.
 const SAME_MS: i64 = 2 * SECOND_MS;

@@ -12,15 +12,12 @@ use crate::{
         DAY_MS, DriftRules, FlagSet, PageRequest, Scope, StatusFilter, StatusSpelling, Stream, SurveyStatus, Window,
         behaviour_names, is_recent,
     },
+    pipeline::{error::PipelineError, threads::blocking},
     source::{Answer, Range, Source},
     state::State,
 };
 
-use super::{
-    super::{PipelineError, threads::blocking},
-    Measured,
-    report::STATUS_BEHAVIOURS,
-};
+use super::report::{Measured, STATUS_BEHAVIOURS};
 
 /// The value that is stored if the service understands no spelling.
 const NONE: &str = "none";
@@ -47,7 +44,7 @@ struct StatusMeasure {
 
 /// The behaviours about statuses of surveys that earlier runs measured.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in super::super) struct KnownStatuses {
+pub struct KnownStatuses {
     /// `None` if a measure of the spelling is due; `Some(None)` if the service understands no spelling.
     spelling: Option<Option<StatusSpelling>>,
     /// True if a request without a status lists all surveys. `None` if it is unknown.
@@ -96,10 +93,7 @@ impl KnownStatuses {
 
 /// Measures how the service lists surveys by status. A behaviour that the answers do not show stays unknown. `known` is
 /// what earlier runs measured, whose spelling is tried first. Leaves the client without a status filter.
-pub(in super::super) async fn measure_statuses(
-    source: &Source,
-    known: KnownStatuses,
-) -> Result<Vec<Measured>, PipelineError> {
+pub async fn measure_statuses(source: &Source, known: KnownStatuses) -> Result<Vec<Measured>, PipelineError> {
     let outcome = measure(source, known.spelling.flatten()).await;
     source.list_surveys_with(None);
     let (form, whole) = (behaviour_names::SURVEY_STATUS_FORM, behaviour_names::SURVEYS_LISTED_WHOLE);

@@ -21,15 +21,13 @@ use crate::{
     flatten::summarize_body,
     load::Reader,
     model::{EndStyle, ListOrder, Stream, behaviour_names, can_request_user},
+    pipeline::{assemble::open_reader, error::PipelineError, memory::Memory},
     plan::page_boundaries::PageMoments,
     source::{Page, Source},
     state::{Inbox, State, StateError},
 };
 
-use super::{
-    super::{PipelineError, assemble::open_reader, memory::Memory},
-    report::Measured,
-};
+use super::report::Measured;
 
 /// The maximum number of environments in the result.
 const ENVIRONMENTS_MAX: usize = 10;
@@ -131,7 +129,7 @@ const ORDERED_MIN: usize = 8;
 
 /// The behaviours that all pulls of a run have observed, shared by clones.
 #[derive(Clone, Debug, Default)]
-pub(in super::super) struct ObservedBehaviours(Arc<Mutex<Observations>>);
+pub struct ObservedBehaviours(Arc<Mutex<Observations>>);
 
 #[derive(Debug, Default)]
 struct Observations {

@@ -6,13 +6,11 @@ use serde_json::Value;
 use crate::{
     model::{EpochUnit, FlatPage, IdentifierKind, Stream, WrittenIdentifier, behaviour_names, can_request_user},
     person::Suppression,
+    pipeline::error::PipelineError,
     source::{SourceError, UserAnswer},
 };
 
-use super::{
-    super::PipelineError,
-    report::{MeasureContext, Measured},
-};
+use super::report::{MeasureContext, Measured};
 
 /// The maximum number of users that are requested.
 const USERS_MAX: usize = 3;

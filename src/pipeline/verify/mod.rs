@@ -5,11 +5,10 @@
 //! names the spools of a verify, so no run resumes a killed verify, and the next run removes its spools.
 
 mod plan;
-mod queue;
 mod report;
 
-pub use plan::VerifyRequest;
-pub use report::{StreamRange, VerifiedWindow, VerifyReport, VerifyTotals};
+pub use plan::{StreamRange, VerifyRequest};
+pub use report::{VerifiedWindow, VerifyReport, VerifyTotals};
 
 use std::sync::Arc;
 
@@ -17,23 +16,27 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::Settings,
-    model::{Stream, Window},
+    model::{Outcome, Stream, Window},
+    pipeline::{
+        scan::{context::SyncContext, shared_destination::SharedDestination},
+        service_profile::statuses::KnownStatuses,
+        sync::{
+            findings::Findings,
+            scan_pool::{ScanEnd, ScanPool},
+        },
+    },
     source::{Source, SourceError},
 };
 
 use super::{
-    Outcome, PipelineError, Progress, Session, System,
-    assemble::{identity, source_settings},
-    findings::Findings,
+    assemble::{System, identity, source_settings},
+    error::PipelineError,
     limits::storing_retry_after,
-    scan_pool::{ScanEnd, ScanPool},
-    service_profile::KnownStatuses,
-    shared_destination::SharedDestination,
-    sync_context::SyncContext,
+    meter::Progress,
+    session::Session,
 };
 
-use plan::plan;
-use queue::{CompareQueue, CompareTask};
+use plan::{CompareQueue, CompareTask, plan};
 use report::{ServiceWindow, compare, scan_window};
 
 /// A verify that has taken the lease.

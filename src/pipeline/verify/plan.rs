@@ -1,20 +1,22 @@
-//! Plans a verify: the covered windows of the range to compare, and the parts of the range that no run has read.
-//!
-//! The request for a verify.
+//! The windows of a verify: the request, the plan (the covered windows of the range to compare, and the parts of the
+//! range that no run has read), and the queue of the windows that still have to be scanned.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::VecDeque};
+
+use serde::Serialize;
 
 use crate::{
     config::Settings,
-    model::{CoverageInterval, IntervalSet, MINUTE_MS, Scope, Window, format_ms},
-    plan::{Cutter, Due, Reason},
+    model::{CoverageInterval, IntervalSet, MINUTE_MS, Scope, Stream, Window, format_ms},
+    pipeline::{
+        error::PipelineError,
+        sync::{
+            backlog::{ScopeBacklog, backlog},
+            scan_pool::{NoteWords, PendingWindows, ScanTask},
+        },
+    },
+    plan::{Cutter, Due, Reason, halves},
     state::State,
-};
-
-use super::{
-    super::{PipelineError, ScopeBacklog, backlog},
-    queue::{ComparePurpose, CompareTask},
-    report::StreamRange,
 };
 
 /// The newest time that a verify compares is a multiple of this length, because the newest window of a run also ends at
@@ -111,4 +113,97 @@ pub struct VerifyRequest {
     pub to_ms: Option<i64>,
     /// The maximum number of rows that the report lists for each kind of difference in a window.
     pub keys_max: usize,
+}
+
+/// A range of creation time, in the format of the command line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Range {
+    pub start: String,
+    pub end: String,
+}
+
+impl From<Window> for Range {
+    fn from(window: Window) -> Self {
+        Range { start: format_ms(window.start_ms), end: format_ms(window.end_ms) }
+    }
+}
+
+/// A time range of a stream, or of one survey of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StreamRange {
+    pub stream: &'static str,
+    pub survey_id: Option<i64>,
+    #[serde(flatten)]
+    pub range: Range,
+}
+
+impl StreamRange {
+    pub(super) fn new(scope: Scope, window: Window) -> Self {
+        StreamRange { stream: scope.stream.name(), survey_id: scope.survey_id, range: window.into() }
+    }
+}
+
+/// What the comparison of a window needs besides the scan.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ComparePurpose {
+    /// When a run last read the window, in epoch milliseconds by the service's clock.
+    pub read_ms: i64,
+    /// True if the settings name survey statuses, so that the scan may lack rows that a warehouse has.
+    pub is_filtered: bool,
+}
+
+/// A window that a verify scans and compares.
+pub(super) type CompareTask = ScanTask<ComparePurpose>;
+
+/// The windows that a verify still has to scan, in the order of the plan.
+#[derive(Debug)]
+pub(super) struct CompareQueue {
+    pending: VecDeque<CompareTask>,
+    /// Windows of streams that the verify has given up after failures.
+    dropped: Vec<CompareTask>,
+}
+
+impl CompareQueue {
+    pub fn new(tasks: Vec<CompareTask>) -> Self {
+        Self { pending: tasks.into(), dropped: Vec::new() }
+    }
+
+    /// Removes and returns the next window to scan.
+    pub fn next_task(&mut self) -> Option<CompareTask> {
+        self.pending.pop_front()
+    }
+
+    /// Returns the windows that were not scanned, dropped windows included.
+    pub fn into_remaining(self) -> impl Iterator<Item = CompareTask> {
+        self.pending.into_iter().chain(self.dropped)
+    }
+}
+
+impl PendingWindows for CompareQueue {
+    type Purpose = ComparePurpose;
+
+    const WORDS: NoteWords = NoteWords {
+        undeliverable: "were not compared",
+        around: "The rows around this window were compared",
+        given_up: "was not compared",
+    };
+
+    fn finish(&mut self, _: &CompareTask, _: Option<u64>) {}
+
+    /// Puts the halves of a window at the front of the queue. Returns false if the window cannot be halved.
+    fn halve(&mut self, task: &CompareTask, has_failed: bool) -> bool {
+        let Some([first, second]) = halves(task.window).filter(|_| task.scope.stream.is_windowed()) else {
+            return false;
+        };
+        for window in [second, first] {
+            self.pending.push_front(CompareTask { window, is_half: has_failed, ..task.clone() });
+        }
+        true
+    }
+
+    fn drop_stream(&mut self, stream: Stream) {
+        let (dropped, pending) = self.pending.drain(..).partition::<Vec<_>, _>(|task| task.scope.stream == stream);
+        self.pending = pending.into();
+        self.dropped.extend(dropped);
+    }
 }

@@ -2,41 +2,28 @@
 //!
 //! Scans one window of a verify into a spool that no checkpoint names, then compares the scan with each warehouse.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Borrow, collections::BTreeMap, sync::Arc};
 
 use serde::Serialize;
 
 use crate::{
     archive::Archive,
     load::{Difference, Differences},
-    model::{Activity, RunId, Scan, ScanId, Scope, Window, format_ms},
+    model::{Activity, RunId, Scan, ScanId, format_ms},
+    pipeline::{
+        error::{Failure, PipelineError},
+        report::ReportHeader,
+        scan::{
+            context::SyncContext,
+            pull::{PullError, pull},
+            shared_destination::SharedDestination,
+            states::{CompletedScan, OpenScan, PulledPages},
+        },
+    },
     source::RequestStats,
 };
 
-use super::{
-    super::{
-        Failure, PipelineError, ReportHeader,
-        pull::{PullError, pull},
-        pulled_pages::PulledPages,
-        scan::{CompletedScan, OpenScan},
-        shared_destination::SharedDestination,
-        sync_context::SyncContext,
-    },
-    queue::CompareTask,
-};
-
-/// A range of creation time, in the format of the command line.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Range {
-    pub start: String,
-    pub end: String,
-}
-
-impl From<Window> for Range {
-    fn from(window: Window) -> Self {
-        Range { start: format_ms(window.start_ms), end: format_ms(window.end_ms) }
-    }
-}
+use super::plan::{CompareTask, Range, StreamRange};
 
 /// A window that was compared with each warehouse.
 #[derive(Clone, Debug, Serialize)]
@@ -75,21 +62,6 @@ impl VerifiedWindow {
     /// Returns true if no warehouse differs.
     pub fn is_equal(&self) -> bool {
         self.warehouses.values().all(Differences::is_equal)
-    }
-}
-
-/// A time range of a stream, or of one survey of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct StreamRange {
-    pub stream: &'static str,
-    pub survey_id: Option<i64>,
-    #[serde(flatten)]
-    pub range: Range,
-}
-
-impl StreamRange {
-    pub(super) fn new(scope: Scope, window: Window) -> Self {
-        StreamRange { stream: scope.stream.name(), survey_id: scope.survey_id, range: window.into() }
     }
 }
 
@@ -187,8 +159,8 @@ pub(super) struct ServiceWindow {
     _spool: SpoolGuard,
 }
 
-impl AsRef<CompletedScan> for ServiceWindow {
-    fn as_ref(&self) -> &CompletedScan {
+impl Borrow<CompletedScan> for ServiceWindow {
+    fn borrow(&self) -> &CompletedScan {
         &self.scan
     }
 }

@@ -1,0 +1,212 @@
+//! Buffers the pages of a scan for the warehouses: parsed in memory while they fit, else read back from the spool.
+
+use std::{
+    collections::BTreeMap,
+    num::NonZero,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::{
+    archive::{ArchiveError, read_pages},
+    flatten::flatten_page,
+    model::{DriftRules, FlatPage, Stream},
+    pipeline::{
+        error::PipelineError,
+        memory::{ByteBudget, Memory, Reservation},
+    },
+};
+
+/// The memory and the processors that the pages of a run may use. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    pub shares: Memory,
+    /// Flattened pages in memory, over all scans of the run.
+    pages: ByteBudget,
+    /// Rows of each stream so far, and bytes of their long texts.
+    long_texts: Arc<Mutex<BTreeMap<Stream, (usize, usize)>>>,
+    /// Locked while a large body is flattened.
+    large_body: Arc<Mutex<()>>,
+    /// One permit for each page or commit that may use a processor at a time.
+    processors: Arc<Semaphore>,
+}
+
+impl Budget {
+    /// Creates a budget of a run with these shares.
+    pub fn new(shares: Memory) -> Self {
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        Self {
+            shares,
+            pages: ByteBudget::new(shares.pages),
+            long_texts: Arc::default(),
+            large_body: Arc::default(),
+            // At least two: on a machine with one processor, pages are flattened while a warehouse waits for its disk.
+            processors: Arc::new(Semaphore::new(processors.max(2))),
+        }
+    }
+
+    /// Waits for a processor, for one page or one commit. The caller keeps the permit until the page is buffered or the
+    /// commit is done. The queue is fair: a commit waits for one page at most.
+    pub async fn processor(&self) -> Option<OwnedSemaphorePermit> {
+        // The semaphore is never closed.
+        Arc::clone(&self.processors).acquire_owned().await.ok()
+    }
+
+    /// Counts the rows of a page and their long texts.
+    pub fn record_long_texts(&self, stream: Stream, rows: usize, bytes: usize) {
+        let mut long_texts = self.long_texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let (all_rows, all_bytes) = long_texts.entry(stream).or_default();
+        (*all_rows, *all_bytes) = (*all_rows + rows, *all_bytes + bytes);
+    }
+
+    /// Returns the number of rows of a window whose long texts are expected to take a quarter of their maximum.
+    pub fn window_rows_max(&self, stream: Stream) -> u64 {
+        let long_texts = self.long_texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let (rows, bytes) = long_texts.get(&stream).copied().unwrap_or_default();
+        let fitting = (self.shares.long_texts as u128 / 4 * rows as u128).checked_div(bytes as u128);
+        fitting.map_or(u64::MAX, |rows| u64::try_from(rows).unwrap_or(u64::MAX))
+    }
+
+    /// Returns true if the long texts of a window exceed their maximum.
+    pub fn are_too_long(&self, long_text_bytes: usize) -> bool {
+        long_text_bytes > self.shares.long_texts
+    }
+
+    /// Returns true if at least half of the memory is used. The run then begins no window while complete scans wait for
+    /// a commit, because pages that do not fit have to be flattened again for each read.
+    pub fn is_tight(&self) -> bool {
+        self.pages.is_used_to(2)
+    }
+
+    /// Blocks this thread until a body of this size may be flattened. The caller keeps the guard until the rows are
+    /// dropped or counted in the budget. Returns `None` for a small body, which never waits.
+    pub fn lock_large_body(&self, body_bytes: usize) -> Option<MutexGuard<'_, ()>> {
+        (body_bytes >= self.shares.large_body()).then(|| self.large_body.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The pages of one scan. Dropping the buffer frees their memory.
+#[derive(Debug)]
+pub struct PageBuffer {
+    budget: Budget,
+    stream: Stream,
+    rules: DriftRules,
+    /// The pages in memory, with the reservations of their bytes; empty if `is_spooled`.
+    pages: Vec<(FlatPage, Reservation)>,
+    /// True if all pages have to be read from the spool: one page did not fit, or an earlier run pulled a page.
+    is_spooled: bool,
+}
+
+impl PageBuffer {
+    /// Creates an empty buffer.
+    pub fn new(budget: &Budget, stream: Stream, rules: DriftRules) -> Self {
+        Self { budget: budget.clone(), stream, rules, pages: Vec::new(), is_spooled: false }
+    }
+
+    /// Creates a buffer for a scan whose first pages are only in the spool.
+    pub fn spooled(budget: &Budget, stream: Stream, rules: DriftRules) -> Self {
+        let mut buffer = Self::new(budget, stream, rules);
+        buffer.is_spooled = true;
+        buffer
+    }
+
+    /// Adds a page. If the page does not fit, drops all pages from memory; [`Self::for_each`] then reads the spool.
+    pub fn push(&mut self, page: FlatPage) {
+        if self.is_spooled {
+            return;
+        }
+        match self.budget.pages.try_reserve(page.memory_bytes()) {
+            Some(reservation) => self.pages.push((page, reservation)),
+            None => self.release(),
+        }
+    }
+
+    fn parse(&self, body: &[u8]) -> Result<FlatPage, PipelineError> {
+        Ok(flatten_page(self.stream, body, self.rules)?)
+    }
+
+    /// Drops all pages, because the window starts over.
+    pub fn restart(&mut self) {
+        self.pages.clear();
+        self.is_spooled = false;
+    }
+
+    /// Frees the memory of the pages after every warehouse has applied them.
+    pub fn release(&mut self) {
+        self.pages.clear();
+        self.is_spooled = true;
+    }
+
+    /// Passes each page to `apply`, in the order in which they were pulled. Reads the pages from `spool` if they are
+    /// not in memory. Fails if the spool has no end mark, because rows on lost pages would count as vanished.
+    pub fn for_each<E: From<PipelineError>>(
+        &self,
+        spool: &Path,
+        mut apply: impl FnMut(&FlatPage) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if !self.is_spooled {
+            return self.pages.iter().try_for_each(|(page, _)| apply(page));
+        }
+        let mut pages = read_pages(spool).map_err(PipelineError::Archive)?;
+        let mut count = 0;
+        for body in pages.by_ref() {
+            let body = body.map_err(PipelineError::Archive)?;
+            let _large_body = self.budget.lock_large_body(body.len());
+            let page = self.parse(&body)?;
+            apply(&page)?;
+            count += 1;
+        }
+        if !pages.is_complete() {
+            // Rows on lost pages would count as vanished.
+            let (path, why) = (spool.to_owned(), "the file ends before the scan does".to_owned());
+            return Err(PipelineError::Archive(ArchiveError::Damaged { path, page: count, why }).into());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE_BYTES_MAX: usize = 1 << 20;
+    const BODY: &[u8] = br#"{"data":[{"responseGroupUid":"a","questionId":7,"createdAt":"2026-01-01T00:00:00.001Z"}]}"#;
+
+    fn keys(buffer: &PageBuffer) -> usize {
+        let mut keys = 0;
+        let visited = buffer.for_each::<PipelineError>(Path::new("no spool"), |page| {
+            keys += page.key_hashes.len();
+            Ok(())
+        });
+        visited.unwrap();
+        keys
+    }
+
+    #[test]
+    fn p8_pages_that_do_not_fit_free_their_memory_once() {
+        let shares = Memory { pages: PAGE_BYTES_MAX, ..Memory::default() };
+        let budget = Budget::new(shares);
+        let page = |buffer: &PageBuffer| buffer.parse(BODY).unwrap();
+        let mut buffer = PageBuffer::new(&budget, Stream::Responses, DriftRules::default());
+        let bytes = page(&buffer).memory_bytes();
+        // Room for three pages.
+        let others = PAGE_BYTES_MAX - 3 * bytes;
+        let _others = budget.pages.reserve(others);
+        for _ in 0..3 {
+            let page = page(&buffer);
+            buffer.push(page);
+        }
+        assert_eq!((keys(&buffer), budget.pages.reserved()), (3, PAGE_BYTES_MAX));
+        for _ in 0..2 {
+            let page = page(&buffer);
+            buffer.push(page);
+        }
+        assert!(buffer.is_spooled);
+        assert_eq!(budget.pages.reserved(), others);
+        drop(buffer);
+        assert_eq!(budget.pages.reserved(), others);
+    }
+}
