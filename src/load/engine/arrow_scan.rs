@@ -10,7 +10,7 @@
 //!   texts, and a join reads them while the statement runs. No result contains the texts.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     error::Error,
     ffi::c_char,
     slice,
@@ -41,15 +41,7 @@ const WORD_BITS: usize = 64;
 
 /// The Arrow rows that statements of an engine can read, by id. Clones share the rows.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ArrowTables(Arc<Mutex<Registry>>);
-
-/// The registered rows by id.
-#[derive(Debug, Default)]
-struct Registry {
-    /// The id of the rows that were registered last; 0 at first.
-    last_id: i64,
-    rows: HashMap<i64, Rows>,
-}
+pub(super) struct ArrowTables(Arc<Mutex<BTreeMap<i64, Rows>>>);
 
 /// The batches of one registration. All batches have the same columns.
 type Rows = Arc<[RecordBatch]>;
@@ -75,14 +67,13 @@ impl ArrowTables {
 
     /// Lets statements read these rows until the returned value is dropped. All batches must have the same columns.
     pub fn register(&self, rows: &[RecordBatch]) -> RegisteredRows<'_> {
-        let mut registry = self.registry();
-        registry.last_id += 1;
-        let id = registry.last_id;
-        registry.rows.insert(id, rows.into());
+        let mut registered = self.rows();
+        let id = registered.last_key_value().map_or(1, |(last, _)| last + 1);
+        registered.insert(id, rows.into());
         RegisteredRows { arrow_tables: self, id }
     }
 
-    fn registry(&self) -> MutexGuard<'_, Registry> {
+    fn rows(&self) -> MutexGuard<'_, BTreeMap<i64, Rows>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -102,7 +93,7 @@ impl RegisteredRows<'_> {
 
 impl Drop for RegisteredRows<'_> {
     fn drop(&mut self) {
-        self.arrow_tables.registry().rows.remove(&self.id);
+        self.arrow_tables.rows().remove(&self.id);
     }
 }
 
@@ -130,8 +121,7 @@ impl VTab for ArrowScan {
         // SAFETY: the function was registered with these `ArrowTables`, which live as long as the function.
         let arrow_tables: &ArrowTables = unsafe { &*bind.get_extra_info() };
         let id = bind.get_parameter(0).to_int64();
-        let rows =
-            arrow_tables.registry().rows.get(&id).cloned().ok_or_else(|| format!("no rows are registered as {id}"))?;
+        let rows = arrow_tables.rows().get(&id).cloned().ok_or_else(|| format!("no rows are registered as {id}"))?;
         let first = rows.first().ok_or_else(|| format!("no batch is registered as {id}"))?;
         for field in first.schema().fields() {
             bind.add_result_column(field.name(), engine_type(field.data_type())?);

@@ -71,13 +71,7 @@ impl Batch {
     }
 }
 
-/// What the warehouses do next.
-pub(super) enum CommitStep {
-    Apply(Box<(SyncTask, CompletedScan)>),
-    Commit(Vec<(SyncTask, UncommittedScan)>),
-}
-
-/// The result of a [`CommitStep`], with its tasks.
+/// The result of a step of the warehouses, with its tasks.
 pub(super) enum StepEnd {
     Applied(Box<(SyncTask, Result<UncommittedScan, PipelineError>)>),
     Committed(Vec<SyncTask>, Result<Vec<Committed>, PipelineError>),
@@ -115,19 +109,19 @@ impl CommitQueue {
         self.step.is_empty() && self.batch.is_none()
     }
 
-    /// Returns the next step. Returns `None` while a step is running, or if there is nothing to do yet. If `is_ending`,
-    /// applies no further scan and commits the batch. If `is_pulling`, a batch that is not due waits for more scans.
-    pub fn next_step(&mut self, is_ending: bool, is_pulling: bool) -> Option<CommitStep> {
-        if self.is_working() {
-            return None;
-        }
-        let is_next_ready = !self.ready.is_empty();
-        let is_commit_due = is_ending || self.batch.as_ref().is_some_and(|batch| batch.is_due(is_next_ready));
-        if !is_commit_due && let Some(scan) = self.ready.pop_front() {
-            return Some(CommitStep::Apply(Box::new(scan)));
-        }
-        let batch = self.batch.take_if(|_| is_commit_due || !is_pulling)?;
-        Some(CommitStep::Commit(batch.scans))
+    /// Returns the next scan to apply. Returns `None` while a step is running, or if the batch must be committed first.
+    /// If `is_ending`, applies no further scan.
+    pub fn next_scan(&mut self, is_ending: bool) -> Option<(SyncTask, CompletedScan)> {
+        let is_commit_due = is_ending || self.batch.as_ref().is_some_and(|batch| batch.is_due(true));
+        if self.is_working() || is_commit_due { None } else { self.ready.pop_front() }
+    }
+
+    /// Returns the applied scans to commit. Returns `None` while a step is running. If `is_pulling`, a batch that is not
+    /// due waits for more scans. If `is_ending`, no batch waits.
+    pub fn due_batch(&mut self, is_ending: bool, is_pulling: bool) -> Option<Vec<(SyncTask, UncommittedScan)>> {
+        let (is_working, is_next_ready) = (self.is_working(), !self.ready.is_empty());
+        let is_due = |batch: &mut Batch| !is_working && (is_ending || !is_pulling || batch.is_due(is_next_ready));
+        self.batch.take_if(is_due).map(|batch| batch.scans)
     }
 
     /// Starts a step.

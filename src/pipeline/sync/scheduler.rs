@@ -24,7 +24,7 @@ use crate::{
 };
 
 use super::{
-    commit_queue::{CommitQueue, CommitStep, StepEnd},
+    commit_queue::{CommitQueue, StepEnd},
     reconcile::Resumed,
     run::Run,
     scan_pool::{PendingWindows as _, ScanEnd, ScanPool},
@@ -176,22 +176,17 @@ impl Run {
     fn start_commit_step(&self, pool: &SyncPool, commits: &mut CommitQueue) {
         let is_ending = pool.has_failed() || self.findings.stop == Some(Stop::Cancelled);
         let (context, destinations) = (self.context.clone(), self.destinations.clone());
-        match commits.next_step(is_ending, !pool.is_idle()) {
-            Some(CommitStep::Apply(next)) => {
-                let (task, scan) = *next;
-                let options = self.commit_options(&task, &scan);
-                let apply = async move {
-                    let applied = apply(&context, &destinations, scan, options).await;
-                    StepEnd::Applied(Box::new((task, applied)))
-                };
-                commits.start(apply.instrument(commit_span("apply")));
-            }
-            Some(CommitStep::Commit(scans)) => {
-                let (tasks, scans) = scans.into_iter().unzip();
-                let commit = async move { StepEnd::Committed(tasks, commit(&context, &destinations, scans).await) };
-                commits.start(commit.instrument(commit_span("commit")));
-            }
-            None => {}
+        if let Some((task, scan)) = commits.next_scan(is_ending) {
+            let options = self.commit_options(&task, &scan);
+            let apply = async move {
+                let applied = apply(&context, &destinations, scan, options).await;
+                StepEnd::Applied(Box::new((task, applied)))
+            };
+            commits.start(apply.instrument(commit_span("apply")));
+        } else if let Some(scans) = commits.due_batch(is_ending, !pool.is_idle()) {
+            let (tasks, scans) = scans.into_iter().unzip();
+            let commit = async move { StepEnd::Committed(tasks, commit(&context, &destinations, scans).await) };
+            commits.start(commit.instrument(commit_span("commit")));
         }
     }
 

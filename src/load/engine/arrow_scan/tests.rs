@@ -109,7 +109,7 @@ fn what_does_not_fit_is_an_error_and_leaves_nothing_behind() {
     ] {
         let error = engine.insert("stored", &rows).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
-        assert!(engine.arrow_tables.registry().rows.is_empty());
+        assert!(engine.arrow_tables.rows().is_empty());
     }
     let error = engine.connection().execute_batch("FROM registered_rows(1)").unwrap_err().to_string();
     assert!(error.contains("no rows are registered as 1"), "{error}");
@@ -140,5 +140,5 @@ fn p2_registered_rows_can_be_joined_and_are_gone_afterwards() {
     let delete = |rows: &str| format!("DELETE FROM stored t USING {rows} k WHERE t.name IS NOT DISTINCT FROM k.name");
     engine.execute_with_rows(&rows(2), delete).unwrap();
     assert_eq!(engine.integers("count", "SELECT count(*), count(name) FROM stored").unwrap(), [8_000, 8_000]);
-    assert!(engine.arrow_tables.registry().rows.is_empty());
+    assert!(engine.arrow_tables.rows().is_empty());
 }
