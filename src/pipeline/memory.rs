@@ -182,6 +182,16 @@ impl ByteBudget {
     }
 }
 
+impl Reservation {
+    /// Adds the bytes to the reservation if they are free. Returns false, and changes nothing, if they are not.
+    pub fn try_grow(&mut self, bytes: usize) -> bool {
+        let more = self.budget.try_reserve(bytes);
+        let added = more.is_some();
+        self.bytes += more.map_or(0, |mut more| std::mem::take(&mut more.bytes));
+        added
+    }
+}
+
 impl Drop for Reservation {
     fn drop(&mut self) {
         *self.budget.reserved.0.lock().unwrap_or_else(PoisonError::into_inner) -= self.bytes;
@@ -262,6 +272,18 @@ mod tests {
         assert_eq!((shares.store / MIB, shares.reader / MIB), (199, 448));
         assert_eq!((mib(shares.results), mib(shares.received)), (128, 64));
         assert_eq!((mib(shares.draft()), mib(shares.large_body())), (4, 8));
+    }
+
+    #[test]
+    fn p8_a_reservation_grows_within_the_budget() {
+        let budget = ByteBudget::new(1000);
+        let (other, mut grown) = (budget.reserve(300), budget.reserve(0));
+        let added = (0..800).filter(|_| grown.try_grow(1)).count();
+        assert_eq!((added, grown.bytes, budget.reserved()), (700, 700, 1000));
+        drop(grown);
+        assert_eq!(budget.reserved(), 300);
+        drop(other);
+        assert_eq!(budget.reserved(), 0);
     }
 
     #[test]

@@ -55,7 +55,7 @@ struct QueuedDelivery {
     delivery: NewDelivery,
     answer: oneshot::Sender<Result<DeliveryReceipt, StoreError>>,
     /// Reserve the memory of the body.
-    _memory: Vec<Reservation>,
+    _memory: Reservation,
 }
 
 /// A request to the writing thread.
@@ -82,7 +82,7 @@ impl DeliveryQueue {
     pub(super) async fn store(
         &self,
         delivery: NewDelivery,
-        memory: Vec<Reservation>,
+        memory: Reservation,
     ) -> Result<DeliveryReceipt, StoreError> {
         let (answer, answered) = oneshot::channel();
         let queued = QueuedDelivery { delivery, answer, _memory: memory };

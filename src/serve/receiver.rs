@@ -109,16 +109,18 @@ impl Receiver {
         Ok(stored)
     }
 
-    /// Reads a body. Returns the body and the reservations of its memory. Fails if the body is too large or breaks off,
+    /// Reads a body. Returns the body and the reservation of its memory. Fails if the body is too large or breaks off,
     /// or if all bodies together need too much memory.
-    async fn read_body(&self, mut body: Body) -> Result<(Vec<u8>, Vec<Reservation>), Refusal> {
-        let (mut bytes, mut memory) = (Vec::new(), Vec::new());
+    async fn read_body(&self, mut body: Body) -> Result<(Vec<u8>, Reservation), Refusal> {
+        let (mut bytes, mut memory) = (Vec::new(), self.body_memory.try_reserve(0).ok_or(Refusal::Overloaded)?);
         while let Some(frame) = body.frame().await {
             let Ok(data) = frame.map_err(|_| Refusal::TooSlow)?.into_data() else { continue };
             if bytes.len() + data.len() > BODY_BYTES_MAX {
                 return Err(Refusal::TooLarge);
             }
-            memory.push(self.body_memory.try_reserve(data.len()).ok_or(Refusal::Overloaded)?);
+            if !memory.try_grow(data.len()) {
+                return Err(Refusal::Overloaded);
+            }
             bytes.extend_from_slice(&data);
         }
         Ok((bytes, memory))
