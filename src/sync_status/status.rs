@@ -219,10 +219,6 @@ impl Status {
     pub fn from_state(settings: &Settings, state: &State, now_ms: i64) -> Result<Status, StateError> {
         let clock = PresentTime::read(state, now_ms)?;
         let scopes = ScopeStatus::read_all(settings, state, &clock)?;
-        let PeopleCounts { found, absent } = state.people_counts()?;
-        let users = UsersStatus { found, absent, named: None, due: None };
-        let unfinished = state.unfinished_scans()?.into_iter();
-        let unfinished_scans = unfinished.filter(|unfinished| is_selected(settings, unfinished.scan.scope));
         let learned = state.behaviour::<LearnedRate>(LEARNED_RATE)?;
         let mut status = Status {
             state: state.path().display().to_string(),
@@ -230,25 +226,38 @@ impl Status {
             environment: state.meta("environment")?,
             stream_lags: stream_lags(settings, &scopes),
             scopes,
-            users: (settings.users.is_enabled || found + absent > 0).then_some(users),
-            unfinished_scans: unfinished_scans
-                .map(|unfinished| ScanStatus {
-                    stream: unfinished.scan.scope.stream.name(),
-                    window: unfinished.scan.window.to_string(),
-                    pages: unfinished.pages,
-                    records: unfinished.rows,
-                })
-                .collect(),
             learned_requests_per_sec: learned.and_then(|(rate, _)| rate.requests_per_sec),
             rate_limited_until_ms: retry_after_until_ms(state, now_ms)?,
             backlog: backlog(settings, Some(state), None, clock.service_ms(now_ms))?,
             clock,
-            behaviours: known_behaviours(state)?,
             now_ms,
             ..Status::default()
         };
         status.read_history(state)?;
         Ok(status)
+    }
+
+    /// Adds what only people ask for: the counts of users, unfinished scans and the service profile. Not read with the
+    /// rest, because `serve` reads the status each second, and counting millions of users takes a quarter of a second.
+    ///
+    /// # Errors
+    /// The checkpoints cannot be read.
+    pub fn add_details(&mut self, settings: &Settings, state: &State) -> Result<(), StateError> {
+        let PeopleCounts { found, absent } = state.people_counts()?;
+        let users = UsersStatus { found, absent, named: None, due: None };
+        self.users = (settings.users.is_enabled || found + absent > 0).then_some(users);
+        let unfinished = state.unfinished_scans()?.into_iter();
+        self.unfinished_scans = unfinished
+            .filter(|unfinished| is_selected(settings, unfinished.scan.scope))
+            .map(|unfinished| ScanStatus {
+                stream: unfinished.scan.scope.stream.name(),
+                window: unfinished.scan.window.to_string(),
+                pages: unfinished.pages,
+                records: unfinished.rows,
+            })
+            .collect();
+        self.behaviours = known_behaviours(state)?;
+        Ok(())
     }
 
     /// Counts the webhook deliveries that are not in the warehouses yet. Reads every stored delivery.

@@ -220,7 +220,10 @@ fn every_code_is_listed_once() {
 fn the_json_of_a_status_has_the_fields_of_the_command() {
     let mut history = History::new();
     history.ended("sync", 0, r#"{"drift":[],"drift_unlisted":2}"#);
-    let json = serde_json::to_string(&Status { state: "s".to_owned(), ..history.status() }).unwrap();
+    let mut status = Status { state: "s".to_owned(), ..history.status() };
+    assert!(status.behaviours.is_empty(), "what only people ask for is not read each second");
+    status.add_details(&history.settings(), &history.state).unwrap();
+    let json = serde_json::to_string(&status).unwrap();
     let fields = [
         r#"{"state":"s","base_url":"http://example.test","environment":"test","running":null,"streams":[],"#,
         r#""proofs":[],"under_way":[],"requests_per_sec":null,"clock_skew_ms":null,"clock_in_doubt":false,"traits":[{"#,

@@ -113,14 +113,17 @@ fn range_of(args: &StatusArgs) -> Result<Option<Window>, CommandError> {
     Ok(Some(Window::new(args.from.unwrap_or(0), args.to.unwrap_or(i64::MAX))))
 }
 
-/// Adds the counts of the warehouse and the state of `serve`.
+/// Adds the details, the counts of the warehouse and the state of `serve`.
 fn complete(status: &mut Status, settings: &Settings, state: &State) -> Result<(), StateError> {
+    status.add_details(settings, state)?;
     let mut reader = open_reader(&settings.warehouse);
     for scope in &mut status.scopes {
         let counted = reader.as_mut().map(|reader| count(reader, scope.scope));
         let counted = counted.transpose().inspect_err(|error| tracing::info!(%error, "cannot count rows"));
         scope.rows = counted.ok().flatten();
     }
+    // Counting the due users starts another engine.
+    drop(reader);
     if let Some(users) = &mut status.users {
         let planned = planned_users(settings, Some(state), status.clock.now_ms);
         (users.named, users.due) = (planned.as_ref().map(|users| users.named), planned.as_ref().map(|users| users.due));
