@@ -116,8 +116,8 @@ impl CommitQueue {
         if self.is_working() || is_commit_due { None } else { self.ready.pop_front() }
     }
 
-    /// Returns the applied scans to commit. Returns `None` while a step is running. If `is_pulling`, a batch that is not
-    /// due waits for more scans. If `is_ending`, no batch waits.
+    /// Returns the applied scans to commit. Returns `None` while a step is running. If `is_pulling`, a batch that is
+    /// not due waits for more scans. If `is_ending`, no batch waits.
     pub fn due_batch(&mut self, is_ending: bool, is_pulling: bool) -> Option<Vec<(SyncTask, UncommittedScan)>> {
         let (is_working, is_next_ready) = (self.is_working(), !self.ready.is_empty());
         let is_due = |batch: &mut Batch| !is_working && (is_ending || !is_pulling || batch.is_due(is_next_ready));
