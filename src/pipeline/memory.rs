@@ -185,10 +185,9 @@ impl ByteBudget {
 impl Reservation {
     /// Adds the bytes to the reservation if they are free. Returns false, and changes nothing, if they are not.
     pub fn try_grow(&mut self, bytes: usize) -> bool {
-        let more = self.budget.try_reserve(bytes);
-        let added = more.is_some();
-        self.bytes += more.map_or(0, |mut more| std::mem::take(&mut more.bytes));
-        added
+        let Some(mut more) = self.budget.try_reserve(bytes) else { return false };
+        self.bytes += std::mem::take(&mut more.bytes);
+        true
     }
 }
 

@@ -32,9 +32,10 @@ const RUNS_SHOWN: usize = 5;
 
 /// The state of synchronisation. Serialized, it is the JSON of `status --json`.
 ///
-/// [`Status::read`] reads everything that the checkpoints have. The rows of the warehouse, the waiting erasures, the
-/// proofs of a range, the result of --max-lag and the state of `serve` are added by the command that shows them. A
-/// failed run is *resolved* when a later run succeeded in its place ([`RunSummary::resolves`]).
+/// [`Status::read`] reads what `serve` shows and measures; [`Status::add_details`] reads the rest of the checkpoints.
+/// The rows of the warehouse, the waiting erasures, the proofs of a range, the result of --max-lag and the state of
+/// `serve` are added by the command that shows them. A failed run is *resolved* when a later run succeeded in its place
+/// ([`RunSummary::resolves`]).
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Status {
     /// The path of the state file.
