@@ -20,18 +20,40 @@ use crate::{
     },
 };
 
+/// Number of windows whose pages are in memory at a time: windows that are pulled, that wait for a warehouse, and that
+/// are being written.
+const WINDOWS_IN_MEMORY: usize = 8;
+/// A window is not cut below this number of rows to fit into memory: shorter windows have more pages that are not full.
+const WINDOW_ROWS_MIN: u64 = 8000;
+
 /// The memory and the processors that the pages of a run may use. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Budget {
     pub shares: Memory,
     /// Flattened pages in memory, over all scans of the run.
     pages: ByteBudget,
-    /// Rows of each stream so far, and bytes of their long texts.
-    long_texts: Arc<Mutex<BTreeMap<Stream, (usize, usize)>>>,
+    /// What the rows of each stream took so far.
+    sizes: Arc<Mutex<BTreeMap<Stream, RowSizes>>>,
     /// Locked while a large body is flattened.
     large_body: Arc<Mutex<()>>,
     /// One permit for each page or commit that may use a processor at a time.
     processors: Arc<Semaphore>,
+}
+
+/// A number of rows, and the bytes that they take.
+#[derive(Clone, Copy, Debug, Default)]
+struct RowSizes {
+    rows: usize,
+    flat_bytes: usize,
+    long_text_bytes: usize,
+}
+
+impl RowSizes {
+    /// Returns the number of rows that are expected to take at most `bytes_max` bytes, if so many rows took `bytes`.
+    fn rows_within(self, bytes_max: usize, bytes: usize) -> u64 {
+        let fitting = (bytes_max as u128 * self.rows as u128).checked_div(bytes as u128);
+        fitting.map_or(u64::MAX, |rows| u64::try_from(rows).unwrap_or(u64::MAX))
+    }
 }
 
 impl Budget {
@@ -41,7 +63,7 @@ impl Budget {
         Self {
             shares,
             pages: ByteBudget::new(shares.pages),
-            long_texts: Arc::default(),
+            sizes: Arc::default(),
             large_body: Arc::default(),
             // At least two: on a machine with one processor, pages are flattened while a warehouse waits for its disk.
             processors: Arc::new(Semaphore::new(processors.max(2))),
@@ -55,19 +77,27 @@ impl Budget {
         Arc::clone(&self.processors).acquire_owned().await.ok()
     }
 
-    /// Counts the rows of a page and their long texts.
-    pub fn record_long_texts(&self, stream: Stream, rows: usize, bytes: usize) {
-        let mut long_texts = self.long_texts.lock().unwrap_or_else(PoisonError::into_inner);
-        let (all_rows, all_bytes) = long_texts.entry(stream).or_default();
-        (*all_rows, *all_bytes) = (*all_rows + rows, *all_bytes + bytes);
+    /// Counts the rows of a page and the bytes that they take.
+    pub fn record_sizes(&self, stream: Stream, page: &FlatPage) {
+        let mut sizes = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
+        let sizes = sizes.entry(stream).or_default();
+        sizes.rows += page.records;
+        sizes.flat_bytes += page.memory_bytes();
+        sizes.long_text_bytes += page.long_text_bytes();
     }
 
-    /// Returns the number of rows of a window whose long texts are expected to take a quarter of their maximum.
+    /// Returns the maximum number of rows of the next window: their long texts are expected to take a quarter of their
+    /// maximum, and their pages fit into memory together with those of the other windows. While a processor is idle,
+    /// pages may exceed the memory and be flattened again, because fewer windows save requests.
     pub fn window_rows_max(&self, stream: Stream) -> u64 {
-        let long_texts = self.long_texts.lock().unwrap_or_else(PoisonError::into_inner);
-        let (rows, bytes) = long_texts.get(&stream).copied().unwrap_or_default();
-        let fitting = (self.shares.long_texts as u128 / 4 * rows as u128).checked_div(bytes as u128);
-        fitting.map_or(u64::MAX, |rows| u64::try_from(rows).unwrap_or(u64::MAX))
+        let sizes = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
+        let sizes = sizes.get(&stream).copied().unwrap_or_default();
+        let by_long_texts = sizes.rows_within(self.shares.long_texts / 4, sizes.long_text_bytes);
+        if self.processors.available_permits() > 0 {
+            return by_long_texts;
+        }
+        by_long_texts
+            .min(sizes.rows_within(self.shares.pages / WINDOWS_IN_MEMORY, sizes.flat_bytes).max(WINDOW_ROWS_MIN))
     }
 
     /// Returns true if the long texts of a window exceed their maximum.

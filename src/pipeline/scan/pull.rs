@@ -320,9 +320,8 @@ impl Pull {
             let (redacted, flat) = (redacted??, flat?);
             // The page boundary comes from the page as the service sent it, before records are removed.
             let moments = moments_of(stream, &flat);
-            let long_text_bytes = flat.long_text_bytes();
-            context.budget.record_long_texts(stream, flat.records, long_text_bytes);
-            pull.long_text_bytes += long_text_bytes;
+            context.budget.record_sizes(stream, &flat);
+            pull.long_text_bytes += flat.long_text_bytes();
             pull.buffer.push(match redacted {
                 Some(redacted) => read(&redacted.body)?,
                 None => flat,
