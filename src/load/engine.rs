@@ -18,10 +18,6 @@ use crate::{
 
 mod arrow_scan;
 
-/// Size of the commit log at which the engine itself folds the log into the database file (a DuckDB checkpoint). The
-/// size is so large that normally only `publish` does this.
-const CHECKPOINT_THRESHOLD: &str = "1GiB";
-
 /// Memory that a thread needs to write a row group, in bytes. The engine does not count all of this memory in its
 /// limit.
 const THREAD_BYTES: u64 = 64 * 1024 * 1024;
@@ -70,7 +66,6 @@ impl StartedEngine {
             .and_then(|config| config.max_memory(&format!("{}B", options.memory_limit_bytes)))
             .and_then(|config| config.threads(1))
             .and_then(|config| config.with("temp_directory", options.temp_directory.to_string_lossy()))
-            .and_then(|config| config.with("checkpoint_threshold", CHECKPOINT_THRESHOLD))
             .map_err(failed)?;
         Ok(Self { connection: Connection::open_in_memory_with_flags(config).map_err(failed)?, options })
     }
@@ -90,6 +85,9 @@ impl StartedEngine {
         // Makes an insert compress and write row groups one by one, and not all together at the commit.
         engine.execute("set its buffer", "SET write_buffer_row_group_count = 1")?;
         engine.execute("set its buffer", &format!("SET streaming_buffer_size = '{STREAMED_BYTES}B'"))?;
+        // Closing a file without a checkpoint drops the changes since the last one, as a rollback must.
+        engine.execute("set its checkpoints", "PRAGMA disable_checkpoint_on_shutdown")?;
+        engine.rewrite_at_checkpoint(0)?;
         Ok(engine)
     }
 }
@@ -133,6 +131,11 @@ impl Engine {
         let done = work();
         let reset = self.use_threads(1);
         done.and_then(|value| reset.map(|()| value))
+    }
+
+    /// Sets how many groups of neighbouring row groups a checkpoint rewrites in each table, to drop deleted rows.
+    pub(super) fn rewrite_at_checkpoint(&self, groups_max: u32) -> Result<(), LoadError> {
+        self.execute("set its vacuum", &format!("SET max_vacuum_tasks = {groups_max}"))
     }
 
     /// Runs an insert that may change the order of its rows. To keep the order, the engine would write with one thread,

@@ -296,7 +296,7 @@ impl Warehouse {
     }
 
     /// Makes committed rows visible to other readers. A Parquet warehouse merges commits into the files of tables. A
-    /// DuckDB warehouse folds the commit log into the file and closes the file. A call is cheap if nothing changed.
+    /// DuckDB warehouse closes the file. A call is cheap if nothing changed.
     pub fn publish(&mut self) -> Result<(), LoadError> {
         self.commit_pending()?;
         self.scans = None;

@@ -52,11 +52,11 @@ pub enum DurableStep {
     StateRewritten,
     /// Create the tables of a DuckDB file.
     DuckDbCreated,
-    /// Commit a DuckDB transaction whose statements were executed.
+    /// Commit a DuckDB transaction whose statements were executed, and make it durable.
     DuckDbCommitted,
     /// Continue after the commit of a DuckDB transaction.
     DuckDbCommittedNow,
-    /// Merge DuckDB's log into the DuckDB file.
+    /// Write committed changes to the DuckDB file.
     DuckDbCheckpointed,
     /// Replace the copy for readers of the DuckDB file.
     DuckDbCopied,

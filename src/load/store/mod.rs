@@ -87,8 +87,7 @@ pub(in crate::load) trait Store: Send {
     }
 
     /// Makes committed rows visible to other readers of the files. A Parquet store merges its commits into the files of
-    /// tables. A DuckDB store folds the commit log into the file and closes the file. A call is cheap if nothing
-    /// changed.
+    /// tables. A DuckDB store closes the file. A call is cheap if nothing changed.
     fn publish(&mut self) -> Result<(), LoadError>;
 
     /// Returns true if so many changes are not published yet that [`Store::publish`] should run now, and not only at

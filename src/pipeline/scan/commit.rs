@@ -26,9 +26,8 @@ use super::{
     user_pages,
 };
 
-/// The maximum number of applied rows before a commit. DuckDB writes transactions of at least one row group (122,880
-/// rows of a table) directly to its file, and smaller ones twice, because they go through its log. A kill loses no
-/// pulled pages, because the spools have them.
+/// The maximum number of applied rows before a commit. Each commit of a DuckDB warehouse writes the last row group of
+/// each changed table again (up to 122,880 rows). A kill loses no pulled pages, because the spools have them.
 pub const UNCOMMITTED_ROWS_MAX: u64 = 1_000_000;
 
 /// The result of the commit of one scan.

@@ -7,7 +7,10 @@ use std::{
 
 use duckdb::Connection;
 
-use super::{claims::Claim, names::CATALOG};
+use super::{
+    claims::Claim,
+    names::{CATALOG, qualified},
+};
 use crate::{
     files,
     load::{
@@ -38,6 +41,15 @@ const DAMAGE: [&str; 6] = [
 /// converts the statistics, and strings take more space. An existing file keeps its format.
 pub(super) const NEW_FILE_OPTIONS: &str = "TYPE duckdb, STORAGE_VERSION 'v1.4.0'";
 
+/// A table with fewer rows is not vacuumed.
+const VACUUMED_ROWS_MIN: u64 = 500_000;
+/// A table is vacuumed if at least `1 / DELETED_DIVISOR` of its rows are deleted.
+const DELETED_DIVISOR: i64 = 3;
+
+/// Options of ATTACH for writing. Without a commit log, a checkpoint makes all changes since the last one durable
+/// together. With a log, the engine would write the rows of small transactions twice.
+const WRITE_OPTIONS: &str = "TYPE duckdb, RECOVERY_MODE 'no_wal_writes'";
+
 /// Suffix of a file that is being created.
 const NEW_SUFFIX: &str = ".new";
 
@@ -46,7 +58,7 @@ pub(super) fn attach(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     if files::metadata(path).map_err(LoadError::io("reach", path))?.is_none() {
         create(engine, path)?;
     }
-    attach_as(engine, path, CATALOG, "TYPE duckdb")
+    attach_as(engine, path, CATALOG, WRITE_OPTIONS)
 }
 
 /// Creates the file under another name and renames it. The engine writes the header of a new file in several steps.
@@ -97,14 +109,10 @@ fn attach_file(engine: &Engine, [file, path]: [&Path; 2], catalog: &str, options
     engine.connection().execute_batch(&sql).map_err(explain("open the warehouse", path))
 }
 
-/// Returns true if the file has a commit log: a writer was killed, or has the file open.
+/// Returns true if the file has a commit log (WAL): another program or an earlier version of this one was killed, or
+/// has the file open. Attaching the file applies the log, and the next checkpoint removes it.
 pub(super) fn has_commit_log(path: &Path) -> bool {
     commit_log(path).exists()
-}
-
-/// Returns the size of the file's commit log in bytes; 0 if there is none.
-pub(super) fn commit_log_bytes(path: &Path) -> u64 {
-    commit_log(path).metadata().map_or(0, |log| log.len())
 }
 
 /// Returns the path of the commit log (WAL) of a database file.
@@ -118,11 +126,38 @@ pub(super) fn detach(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     engine.connection().execute_batch(&sql).map_err(explain("close the warehouse", path))
 }
 
-/// Folds the commit log into the file.
+/// Makes all committed changes durable.
 pub(super) fn checkpoint(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     engine.hit(DurableStep::DuckDbCheckpointed, path)?;
     let sql = format!("CHECKPOINT {CATALOG}");
     engine.connection().execute_batch(&sql).map_err(explain("write the warehouse", path))
+}
+
+/// Returns true if at least a third of the rows of a large table are deleted, and logs each such table. The engine can
+/// drop deleted rows only by merging neighbouring row groups, and a smaller share would save no row group.
+pub(super) fn is_vacuum_due(engine: &Engine) -> Result<bool, LoadError> {
+    const ACTION: &str = "count deleted rows";
+    // The estimate counts deleted rows that are still in the file.
+    let sizes = format!(
+        "SELECT table_name, estimated_size FROM duckdb_tables()
+         WHERE database_name = '{CATALOG}' AND schema_name = 'main' AND estimated_size >= {VACUUMED_ROWS_MIN}"
+    );
+    let sizes: Vec<(String, i64)> = engine.query(ACTION, &sizes, |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let mut is_due = false;
+    for (table, stored) in sizes {
+        let [rows] = engine.integers(ACTION, &format!("SELECT count(*) FROM {}", qualified(&table)))?;
+        let deleted = stored - rows;
+        if deleted * DELETED_DIVISOR >= stored {
+            tracing::info!(
+                table,
+                rows,
+                deleted,
+                "rewrites row groups of the table, because many of its rows are deleted"
+            );
+            is_due = true;
+        }
+    }
+    Ok(is_due)
 }
 
 /// Attaches a file to the engine of a reader, read-only. The claim keeps this process from opening the file for

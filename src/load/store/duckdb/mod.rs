@@ -23,7 +23,10 @@ pub(in crate::load) use self::{
     file::{attach_for_reading, explain},
 };
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use self::{
     catalog::MissingColumns,
@@ -41,10 +44,9 @@ use crate::{
     schema::Table,
 };
 
-/// Size of DuckDB's commit log (WAL) at which a checkpoint should fold the log into the file. Until a checkpoint, the
-/// rows of the log stay in memory. After a crash the next process that opens the file must replay the log. Large
-/// inserts bypass the log.
-const COMMIT_LOG_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// The maximum number of groups of row groups that one checkpoint rewrites in each table. A group has up to three row
+/// groups of 122,880 rows, so this takes some seconds; the next checkpoint rewrites further groups.
+const VACUUMED_GROUPS_MAX: u32 = 8;
 
 /// The warehouse in one DuckDB file. The file is attached while the store works, and detached between.
 pub(in crate::load) struct DuckDbStore {
@@ -65,11 +67,13 @@ pub(in crate::load) struct DuckDbStore {
     has_views: bool,
     /// Estimates the memory that the engine cannot spill, since the file was attached.
     unspillable: UnspillableMemory,
-    /// True if the next publish must make a checkpoint: rows or the search index were written since the last one, or
-    /// the file was attached with a commit log.
+    /// True if the next publish must make a checkpoint: user objects were imported since the last one, or the file was
+    /// attached with a commit log.
     is_dirty: bool,
-    /// True if a transaction is open.
+    /// True if changes were written since the last commit.
     is_open: bool,
+    /// The tables to which the open transaction has added rows.
+    added_to: BTreeSet<&'static str>,
 }
 
 /// How the file is opened.
@@ -140,8 +144,9 @@ impl DuckDbStore {
             unspillable: UnspillableMemory::none(memory_limit_bytes),
             is_dirty: false,
             is_open: false,
+            added_to: BTreeSet::new(),
         };
-        // The commit log of a killed run may need more memory than a run that publishes in time.
+        // The commit log of a killed writer may need more memory than a run that publishes in time.
         store.with_enough_memory(|_| Ok(()))?;
         Ok(store)
     }
@@ -165,7 +170,6 @@ impl DuckDbStore {
             return checked;
         }
         let claim = Claim::for_writing(&self.path)?;
-        // A killed run leaves its commit log, so the next publish must make a checkpoint.
         self.is_dirty |= file::has_commit_log(&self.path);
         self.patience.until_free(|| file::attach(&self.engine, &self.path))?;
         self.claim = Some(claim);
@@ -236,7 +240,6 @@ impl DuckDbStore {
         }
         self.search.load_into(&self.engine)?;
         if search_index::make(&self.engine, &self.path)? {
-            self.is_dirty = true;
             self.index = IndexState::Current;
             tracing::info!("made the index of words for search_answers");
         } else {
@@ -259,7 +262,7 @@ impl DuckDbStore {
         let has_index = self.index != IndexState::Missing;
         if has_index {
             search_index::drop_index(&self.engine, &self.path)?;
-            (self.is_dirty, self.index) = (true, IndexState::Missing);
+            self.index = IndexState::Missing;
         }
         Ok(has_index)
     }
@@ -279,15 +282,9 @@ impl DuckDbStore {
         self.copy.as_deref().map_or(Ok(()), |copy| copy::check_target(&self.engine, copy, &self.identity))
     }
 
-    /// Makes a checkpoint, which folds the commit log into the file. Attaches the file if needed, and leaves it
-    /// attached.
+    /// Makes a checkpoint. Attaches the file if needed, and leaves it attached.
     fn checkpoint(&mut self) -> Result<(), LoadError> {
-        self.with_enough_memory(|store| {
-            let checkpoint = || file::checkpoint(&store.engine, &store.path);
-            // After many removals the engine may rewrite many row groups, which more threads speed up. After few
-            // removals, further threads would only spin.
-            if store.unspillable.is_small() { checkpoint() } else { store.engine.with_all_threads(checkpoint) }
-        })?;
+        self.with_enough_memory(|store| file::checkpoint(&store.engine, &store.path))?;
         self.is_dirty = false;
         Ok(())
     }
@@ -336,29 +333,43 @@ impl Store for DuckDbStore {
     }
 
     /// Attaches the file if needed, opens a transaction if none is open, and writes the changes. If a change affects a
-    /// table with indexed answers, the search index is marked as old in the same transaction.
+    /// table with indexed answers, the search index is marked as old in the same commit.
+    ///
+    /// Removals from a table to which the open transaction has added rows get a transaction of their own: if one added
+    /// row is removed in the same transaction, the engine writes all added rows of the table a second time.
     fn write(&mut self, changes: &[TableChange]) -> Result<(), LoadError> {
         self.attach()?;
         if !self.is_open {
             transaction::open(&self.engine)?;
             self.is_open = true;
         }
-        self.is_dirty = true;
         if self.index == IndexState::Current && changes.iter().any(|change| is_indexed(&change.table.name)) {
             self.engine.execute("mark the index of words as old", &mark_old_sql())?;
             self.index = IndexState::Old;
         }
         for change in changes {
             self.unspillable.add(&self.engine, change)?;
+            let name = change.table.name.as_str();
+            if !change.removed.is_empty() && self.added_to.contains(name) {
+                transaction::continue_in_another(&self.engine, &self.path)?;
+                self.added_to.clear();
+            }
             transaction::change(&self.engine, &self.path, change)?;
+            if !change.added.is_empty() {
+                self.added_to.insert(name);
+            }
         }
         Ok(())
     }
 
+    /// Commits the changes. If many rows of a table are deleted, also rewrites some of its row groups without them.
     fn commit(&mut self, _label: &str) -> Result<(), LoadError> {
         if self.is_open {
+            let is_vacuum_due = self.unspillable.has_removals() && file::is_vacuum_due(&self.engine)?;
+            self.engine.rewrite_at_checkpoint(if is_vacuum_due { VACUUMED_GROUPS_MAX } else { 0 })?;
             transaction::commit(&self.engine, &self.path)?;
             self.is_open = false;
+            self.added_to.clear();
         }
         Ok(())
     }
@@ -367,9 +378,11 @@ impl Store for DuckDbStore {
         if !std::mem::take(&mut self.is_open) {
             return;
         }
+        self.added_to.clear();
         // The statement fails if an error has ended the transaction already. Then no rollback is needed.
         self.engine.connection().execute_batch("ROLLBACK").ok();
-        // After some errors, such as a full disk, the engine refuses every statement until it is restarted.
+        // Drops what was committed in memory. Also, after some errors, such as a full disk, the engine refuses every
+        // statement until it is restarted.
         self.restart_engine();
     }
 
@@ -390,7 +403,7 @@ impl Store for DuckDbStore {
     }
 
     fn should_compact(&self) -> bool {
-        self.unspillable.is_large() || file::commit_log_bytes(&self.path) >= COMMIT_LOG_BYTES_MAX
+        self.unspillable.is_large()
     }
 
     fn release_lock(&mut self) -> Result<(), LoadError> {

@@ -7,7 +7,10 @@ use arrow::{
     datatypes::Schema,
 };
 
-use super::{file::explain, names::qualified};
+use super::{
+    file::{checkpoint, explain},
+    names::qualified,
+};
 use crate::{
     load::{
         LoadError,
@@ -29,7 +32,14 @@ pub(super) fn open(engine: &Engine) -> Result<(), LoadError> {
 pub(super) fn commit(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     engine.hit(DurableStep::DuckDbCommitted, path)?;
     engine.connection().execute_batch("COMMIT").map_err(explain(ACTION, path))?;
+    checkpoint(engine, path)?;
     engine.hit(DurableStep::DuckDbCommittedNow, path)
+}
+
+/// Commits the open transaction in memory, and opens the next one. The changes are not durable, and closing the file
+/// drops them.
+pub(super) fn continue_in_another(engine: &Engine, path: &Path) -> Result<(), LoadError> {
+    engine.connection().execute_batch("COMMIT; BEGIN TRANSACTION").map_err(explain(ACTION, path))
 }
 
 /// Removes and inserts the rows of a change in the open transaction.
@@ -89,9 +99,9 @@ fn without_empty_columns(table: &Table, batches: &[RecordBatch]) -> Result<Vec<R
     batches.iter().map(|rows| with_columns(table, &schema, rows)).collect()
 }
 
-/// Runs the statements of `work` in one transaction, and rolls back if a statement or the commit fails. Without the
-/// rollback, a statement that fails while the engine binds it would leave the transaction open. `action` completes the
-/// error message "the engine failed to ...".
+/// Runs the statements of `work` in one transaction and makes it durable. Rolls back if a statement or the commit fails.
+/// Without the rollback, a statement that fails while the engine binds it would leave the transaction open. `action`
+/// completes the error message "the engine failed to ...".
 pub(super) fn in_transaction(
     engine: &Engine,
     path: &Path,
@@ -109,5 +119,6 @@ pub(super) fn in_transaction(
         connection.execute_batch("ROLLBACK").ok();
         explain(action, path)(error)
     })?;
+    checkpoint(engine, path)?;
     engine.hit(DurableStep::DuckDbCommittedNow, path)
 }

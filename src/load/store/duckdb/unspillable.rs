@@ -12,8 +12,7 @@ const VECTOR_ROWS: u64 = 2048;
 /// Memory of the marks of one vector in bytes, for any number of removed rows in the vector. Measured with 50,000
 /// removals among a million rows.
 const VECTOR_BYTES: u64 = 18 * 1024;
-/// Largest number of removed rows of a change for which each row counts as one vector, which saves a query. Also the
-/// largest number of vectors for which [`UnspillableMemory::is_small`] returns true.
+/// Largest number of removed rows of a change for which each row counts as one vector, which saves a query.
 const FEW_VECTORS_MAX: u64 = 256;
 
 /// The estimated memory of the changes since the file was opened. A vector in which several changes remove rows counts
@@ -49,9 +48,9 @@ impl UnspillableMemory {
         (self.vectors, self.text_bytes) = (0, 0);
     }
 
-    /// Returns true if so few rows were removed that a checkpoint has little to write.
-    pub fn is_small(&self) -> bool {
-        self.vectors <= FEW_VECTORS_MAX
+    /// Returns true if rows were removed.
+    pub fn has_removals(&self) -> bool {
+        self.vectors > 0
     }
 
     /// Returns true if the changes take so much memory that the file should be closed.

@@ -114,3 +114,28 @@ fn p8_many_edits_are_committed_in_the_least_memory() {
     assert_eq!(rows("SELECT 1 FROM responses WHERE url LIKE '% edited %'"), numbers.len());
     assert_eq!(rows("SELECT 1 FROM responses"), 1_000_000);
 }
+
+#[test]
+fn p8_deleted_rows_leave_the_file_once_they_are_many() {
+    let folder = TempDir::new().unwrap();
+    let options = EngineOptions { memory_limit_bytes: ENGINE_BYTES_MIN, ..options(folder.path()) };
+    let mut store = open_store(&folder.path().join("w.duckdb"), &identity("test"), &options).unwrap();
+    let themes = table("themes").unwrap();
+    fill_with_keys(&store, themes, 600_000);
+    store.checkpoint().unwrap();
+    let mut remove = |numbers: &mut dyn Iterator<Item = i64>| {
+        let mut change = TableChange::new(themes);
+        change.remove(&full_rows(themes, &numbers.collect::<Vec<_>>(), "")).unwrap();
+        store.write(&[change]).unwrap();
+        store.commit("removals").unwrap();
+        store.publish().unwrap();
+        store.attach().unwrap();
+        let stored = "SELECT estimated_size FROM duckdb_tables() WHERE table_name = 'themes'";
+        let live = format!("SELECT count(*) FROM {}", qualified("themes"));
+        [stored, &live].map(|sql| store.engine.integers::<1>("count", sql).unwrap()[0])
+    };
+    // Every fourth row, which is too few; then two of each four.
+    assert_eq!(remove(&mut (0..600_000).step_by(4)), [600_000, 450_000]);
+    let [stored, live] = remove(&mut (1..600_000).step_by(4));
+    assert!(stored < 400_000 && live == 300_000, "{stored} rows in the file, {live} of them live");
+}
