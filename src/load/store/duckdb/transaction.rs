@@ -99,9 +99,9 @@ fn without_empty_columns(table: &Table, batches: &[RecordBatch]) -> Result<Vec<R
     batches.iter().map(|rows| with_columns(table, &schema, rows)).collect()
 }
 
-/// Runs the statements of `work` in one transaction and makes it durable. Rolls back if a statement or the commit fails.
-/// Without the rollback, a statement that fails while the engine binds it would leave the transaction open. `action`
-/// completes the error message "the engine failed to ...".
+/// Runs the statements of `work` in one transaction and makes it durable. Rolls back if a statement or the commit
+/// fails. Without the rollback, a statement that fails while the engine binds it would leave the transaction open.
+/// `action` completes the error message "the engine failed to ...".
 pub(super) fn in_transaction(
     engine: &Engine,
     path: &Path,
