@@ -26,7 +26,7 @@ pub(crate) mod moments;
 mod special_bytes;
 mod values;
 
-pub(crate) use self::canonical::{is_canonical, is_same_value, without_query, write_canonical};
+pub(crate) use self::canonical::{canonical_hash, is_canonical, is_same_value, without_query, write_canonical};
 use self::special_bytes::{CHUNK_BYTES, special_bytes};
 pub(crate) use self::values::{
     Entry, escape_invalid_utf8, is_empty_container, json_in_string, read_boolean, read_digits, read_entries,

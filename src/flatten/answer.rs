@@ -17,11 +17,11 @@ use super::{
     child_rows::{AnswerKey, MediaTable, append_choices, append_matrix_cells, append_max_diff_items, append_ranks},
     enumerations::QuestionType,
     fields::{AnswerDrift, FieldDrift},
-    table_builder::TableBuilder,
+    table_builder::{ColumnSet, TableBuilder},
 };
 use crate::{
     json::{self, Entry, Shape, scalar_text, text_or_json},
-    model::TableBatch,
+    model::FlatPage,
 };
 
 /// The columns of a response that are derived from its answer.
@@ -59,13 +59,13 @@ pub(super) struct AnswerInput<'a, 'k> {
 }
 
 impl<'a> AnswerTables<'a> {
-    pub(super) fn new() -> Result<Self, ArrowError> {
+    pub(super) fn new(columns: ColumnSet) -> Result<Self, ArrowError> {
         Ok(Self {
-            choices: TableBuilder::new("response_choices", 0)?,
-            matrix_cells: TableBuilder::new("response_matrix_cells", 0)?,
-            ranks: TableBuilder::new("response_ranks", 0)?,
-            max_diff_items: TableBuilder::new("response_maxdiff_items", 0)?,
-            media: MediaTable::new()?,
+            choices: TableBuilder::new("response_choices", 0, columns)?,
+            matrix_cells: TableBuilder::new("response_matrix_cells", 0, columns)?,
+            ranks: TableBuilder::new("response_ranks", 0, columns)?,
+            max_diff_items: TableBuilder::new("response_maxdiff_items", 0, columns)?,
+            media: MediaTable::new(columns)?,
             entries: Vec::new(),
             drift: Vec::new(),
         })
@@ -200,12 +200,12 @@ impl<'a> AnswerTables<'a> {
     }
 
     /// Appends a batch for each child table that has rows.
-    pub(super) fn finish_into(self, batches: &mut Vec<TableBatch>) -> Result<(), ArrowError> {
-        self.choices.finish_into(batches)?;
-        self.matrix_cells.finish_into(batches)?;
-        self.ranks.finish_into(batches)?;
-        self.max_diff_items.finish_into(batches)?;
-        self.media.finish_into(batches)
+    pub(super) fn finish_into(self, page: &mut FlatPage) -> Result<(), ArrowError> {
+        self.choices.finish_into(page)?;
+        self.matrix_cells.finish_into(page)?;
+        self.ranks.finish_into(page)?;
+        self.max_diff_items.finish_into(page)?;
+        self.media.finish_into(page)
     }
 }
 

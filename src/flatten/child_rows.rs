@@ -11,11 +11,11 @@ use arrow::error::ArrowError;
 use super::{
     drift::json_type,
     fields::{AnswerDrift, FieldDrift, Fields, wire_fields},
-    table_builder::TableBuilder,
+    table_builder::{ColumnSet, TableBuilder},
 };
 use crate::{
     json::{self, Entry, text_or_json},
-    model::{DriftRules, TableBatch},
+    model::{DriftRules, FlatPage},
 };
 
 /// The columns that a response shares with the rows of its child tables, and the index of its record.
@@ -270,8 +270,8 @@ pub(super) struct MediaTable<'a> {
 }
 
 impl<'a> MediaTable<'a> {
-    pub(super) fn new() -> Result<Self, ArrowError> {
-        Ok(Self { table: TableBuilder::new("response_media", 0)?, fields: Fields::new(DriftRules::default()) })
+    pub(super) fn new(columns: ColumnSet) -> Result<Self, ArrowError> {
+        Ok(Self { table: TableBuilder::new("response_media", 0, columns)?, fields: Fields::new(DriftRules::default()) })
     }
 
     /// Appends a row for the recording, and returns its transcription. Unknown fields and type clashes go to `drift`.
@@ -303,8 +303,8 @@ impl<'a> MediaTable<'a> {
         self.table.end_row(key.record);
     }
 
-    pub(super) fn finish_into(self, batches: &mut Vec<TableBatch>) -> Result<(), ArrowError> {
-        self.table.finish_into(batches)
+    pub(super) fn finish_into(self, page: &mut FlatPage) -> Result<(), ArrowError> {
+        self.table.finish_into(page)
     }
 }
 
@@ -318,6 +318,7 @@ pub(super) fn append_attributes<'a>(
     entries: &mut Vec<Entry<'a>>,
     begin_row: impl Fn(&mut TableBuilder),
 ) {
+    let raw = raw.filter(|raw| table.needs_rows_of(raw));
     if let Some(object) = raw.and_then(json::json_in_string) {
         return append_attributes(table, record, Some(&object), &mut Vec::new(), begin_row);
     }

@@ -26,7 +26,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{
     json::{self, Entry},
-    model::{DiscardedRows, DriftRules, FlatPage, Reject, RejectReason, Stream},
+    model::{DiscardedRows, DriftRules, FlatPage, PageDetail, Reject, RejectReason, Stream},
     page::PageError,
     schema::RECORD_COLUMN,
     text::bytes_without_mark,
@@ -38,7 +38,7 @@ use self::{
     page::RawRecord,
     responses::ResponseTables,
     surveys::SurveyTables,
-    table_builder::RecordTables,
+    table_builder::{ColumnSet, RecordTables},
     themes::ThemeTables,
     users::UserTables,
 };
@@ -113,18 +113,39 @@ impl From<PageError> for FlattenError {
 /// If the body is too large, or is not a JSON object with a list `data`. Also if this module does not follow a table
 /// contract, which is a bug.
 pub fn flatten_page(stream: Stream, body: &[u8], rules: DriftRules) -> Result<FlatPage, FlattenError> {
+    flatten_in_detail(stream, body, rules, &PageDetail::Rows)
+}
+
+/// Flattens the body of one page, but builds only the rows and columns of `detail`. What is built equals the same part
+/// of the page that [`flatten_page`] returns. One exception: a session's snapshot is in a row of `visitor_snapshots`
+/// for the earliest response with this snapshot among the records of `detail`. For a set of no records, returns an
+/// empty page without reading the body.
+///
+/// # Errors
+///
+/// As [`flatten_page`].
+pub fn flatten_in_detail(
+    stream: Stream,
+    body: &[u8],
+    rules: DriftRules,
+    detail: &PageDetail,
+) -> Result<FlatPage, FlattenError> {
+    if matches!(detail, PageDetail::Records(records) if records.is_empty()) {
+        return Ok(FlatPage::default());
+    }
     if body.len() > PAGE_BYTES_MAX {
         return Err(FlattenError::TooLarge { bytes: body.len() });
     }
     // The encoding is checked only here, once for the complete page.
     let body = bytes_without_mark(body);
     let text = std::str::from_utf8(body);
+    let options = Options { rules, detail };
     match stream {
-        Stream::Responses => flatten_body::<ResponseTables>(stream, body, text, rules),
-        Stream::Surveys => flatten_body::<SurveyTables>(stream, body, text, rules),
-        Stream::Themes => flatten_body::<ThemeTables>(stream, body, text, rules),
+        Stream::Responses => flatten_body::<ResponseTables>(stream, body, text, options),
+        Stream::Surveys => flatten_body::<SurveyTables>(stream, body, text, options),
+        Stream::Themes => flatten_body::<ThemeTables>(stream, body, text, options),
         Stream::Users => {
-            let flat = flatten_body::<UserTables>(stream, body, text, rules)?;
+            let flat = flatten_body::<UserTables>(stream, body, text, options)?;
             Ok(FlatPage { absent: text.map(users::read_absent).unwrap_or_default(), ..flat })
         }
     }
@@ -138,6 +159,27 @@ pub fn reject_hash(reject: &Reject) -> u128 {
     xxh3_128(&value)
 }
 
+/// The drift rules, and what is built of a page.
+#[derive(Clone, Copy)]
+struct Options<'d> {
+    rules: DriftRules,
+    detail: &'d PageDetail,
+}
+
+impl Options<'_> {
+    /// Returns empty tables and an empty page with capacity for the rows of a page of this many records.
+    fn begin<'a, T: RecordTables<'a>>(self, records: usize) -> Result<(T, FlatPage), ArrowError> {
+        let (rows, columns) = match self.detail {
+            PageDetail::Rows => (records, ColumnSet::All),
+            PageDetail::Summary => (records, ColumnSet::Summary),
+            PageDetail::Records(wanted) => (wanted.len(), ColumnSet::All),
+        };
+        let is_summary = columns == ColumnSet::Summary;
+        let page = FlatPage { is_summary, key_hashes: Vec::with_capacity(rows), ..FlatPage::default() };
+        Ok((T::new(rows, self.rules, columns)?, page))
+    }
+}
+
 /// A flattened page, and the records that the drift rules discard.
 type FlatAndDiscarded = (FlatPage, DiscardedRecords);
 
@@ -147,20 +189,20 @@ fn flatten_body<'a, T: RecordTables<'a>>(
     stream: Stream,
     body: &'a [u8],
     text: Result<&'a str, Utf8Error>,
-    rules: DriftRules,
+    options: Options<'_>,
 ) -> Result<FlatPage, FlattenError> {
     let fast = match text {
-        Ok(text) => flatten_objects::<T>(text, rules)?,
+        Ok(text) => flatten_objects::<T>(text, options)?,
         Err(_) => None,
     };
     let (flat, discarded_records) = match fast {
         Some(result) => result,
-        None => flatten_records::<T>(&page::read_records(body)?, rules, &DiscardedRecords::new())?,
+        None => flatten_records::<T>(&page::read_records(body)?, options, &DiscardedRecords::new())?,
     };
     if discarded_records.is_empty() {
         return Ok(flat);
     }
-    let (remaining, _) = flatten_records::<T>(&page::read_records(body)?, rules, &discarded_records)?;
+    let (remaining, _) = flatten_records::<T>(&page::read_records(body)?, options, &discarded_records)?;
     let discarded = discarded_rows(stream, &flat, &discarded_records)?;
     Ok(FlatPage { discarded, drift: flat.drift, ..remaining })
 }
@@ -169,31 +211,29 @@ fn flatten_body<'a, T: RecordTables<'a>>(
 /// the text of its record, which the fast pass does not have.
 fn flatten_objects<'a, T: RecordTables<'a>>(
     text: &'a str,
-    rules: DriftRules,
+    options: Options<'_>,
 ) -> Result<Option<FlatAndDiscarded>, ArrowError> {
     let records_likely = text.len() / RECORD_BYTES_LIKELY;
-    let mut tables = T::new(records_likely, rules)?;
-    let mut flat = FlatPage::default();
-    flat.key_hashes.reserve(records_likely);
-    let is_complete = page::for_each_object(text, |entries| {
-        let key_hash = tables.append(flat.records as i64, entries);
-        flat.records += 1;
-        key_hash.map(|key_hash| flat.key_hashes.push(key_hash)).is_ok()
+    let (mut tables, mut flat) = options.begin::<T>(records_likely)?;
+    let is_wanted = |record| options.detail.includes(record);
+    let records = page::for_each_object(text, is_wanted, |record, entries| {
+        tables.append(record, entries).map(|key_hash| flat.key_hashes.push(key_hash)).is_ok()
     });
-    if is_complete { finish(tables, flat).map(Some) } else { Ok(None) }
+    let Some(records) = records else { return Ok(None) };
+    flat.records = records;
+    finish(tables, flat).map(Some)
 }
 
 /// Flattens any page record by record. The records in `to_discard` become rejects.
 fn flatten_records<'a, T: RecordTables<'a>>(
     records: &[RawRecord<'a>],
-    rules: DriftRules,
+    options: Options<'_>,
     to_discard: &DiscardedRecords,
 ) -> Result<FlatAndDiscarded, ArrowError> {
-    let mut tables = T::new(records.len(), rules)?;
-    let mut flat = FlatPage { records: records.len(), ..FlatPage::default() };
-    flat.key_hashes.reserve(records.len());
+    let (mut tables, mut flat) = options.begin::<T>(records.len())?;
+    flat.records = records.len();
     let mut entries = Vec::new();
-    for (index, record) in (0_i64..).zip(records) {
+    for (index, record) in (0_i64..).zip(records).filter(|(index, _)| options.detail.includes(*index)) {
         let raw = match record {
             RawRecord::Json(raw) => *raw,
             RawRecord::Broken(raw) => {
@@ -231,7 +271,7 @@ fn has_row(flat: &FlatPage, record: i64) -> bool {
 
 /// Adds the finished batches and the drift to `flat`. Also returns the records that the drift rules discard.
 fn finish<'a, T: RecordTables<'a>>(tables: T, mut flat: FlatPage) -> Result<FlatAndDiscarded, ArrowError> {
-    let log = tables.finish_into(&mut flat.batches)?;
+    let log = tables.finish_into(&mut flat)?;
     let discarded;
     (flat.drift, discarded) = log.finish();
     Ok((flat, discarded))
@@ -267,3 +307,6 @@ fn records_column(rows: &RecordBatch) -> Option<&[i64]> {
     let column = rows.column_by_name(RECORD_COLUMN)?.as_primitive_opt::<Int64Type>()?;
     Some(column.values())
 }
+
+#[cfg(test)]
+mod detail_tests;

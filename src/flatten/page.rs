@@ -7,21 +7,31 @@ use crate::{
     page::{DATA, PageError, PageParts, scan},
 };
 
-/// Calls `accept` with the members of each record in order, until `accept` returns false. Returns true if `accept`
-/// returned true for all records, every record is an object, and the page is well-formed. If the result is false, the
-/// caller reads the page with [`read_records`].
-pub(super) fn for_each_object<'a>(text: &'a str, mut accept: impl FnMut(&[Entry<'a>]) -> bool) -> bool {
-    let mut entries = Vec::new();
+/// Calls `accept` with the index and the members of each record in order for which `is_wanted` returns true, until
+/// `accept` returns false. Returns the number of all records if `accept` returned true for all wanted records, each of
+/// these is an object, and the page is well-formed. If the result is `None`, the caller reads the page with
+/// [`read_records`].
+pub(super) fn for_each_object<'a>(
+    text: &'a str,
+    is_wanted: impl Fn(i64) -> bool,
+    mut accept: impl FnMut(i64, &[Entry<'a>]) -> bool,
+) -> Option<usize> {
+    let (mut entries, mut records) = (Vec::new(), 0_usize);
     let parts = scan(text, &[DATA], |scanner| {
         scanner.each_item(|scanner| {
+            let record = records as i64;
+            records += 1;
+            if !is_wanted(record) {
+                return scanner.value().map(drop);
+            }
             entries.clear();
             take_entries(scanner, &mut entries)?;
-            accept(&entries).then_some(())
+            accept(record, &entries).then_some(())
         })?;
         // The byte ranges of the records are not needed.
         Some(Vec::new())
     });
-    parts.is_some_and(|parts| parts.check_data().is_ok())
+    parts.filter(|parts| parts.check_data().is_ok()).map(|_| records)
 }
 
 /// A record of a page as it was sent.

@@ -8,11 +8,11 @@ use super::{
     drift::{DriftLog, without_discarded},
     enumerations::report_new_type,
     fields::{Fields, wire_fields},
-    table_builder::TableBuilder,
+    table_builder::{ColumnSet, TableBuilder},
 };
 use crate::{
     json::{self, Entry, Shape, scalar_text},
-    model::{DriftRules, TableBatch},
+    model::{DriftRules, FlatPage},
 };
 
 wire_fields! {
@@ -51,11 +51,11 @@ struct OptionTexts<'a> {
 }
 
 impl<'a> QuestionTables<'a> {
-    pub(super) fn new(rules: DriftRules) -> Result<Self, ArrowError> {
+    pub(super) fn new(rules: DriftRules, columns: ColumnSet) -> Result<Self, ArrowError> {
         Ok(Self {
             fields: Fields::new(rules),
-            questions: TableBuilder::new("survey_questions", 0)?,
-            options: TableBuilder::new("survey_question_options", 0)?,
+            questions: TableBuilder::new("survey_questions", 0, columns)?,
+            options: TableBuilder::new("survey_question_options", 0, columns)?,
         })
     }
 
@@ -105,9 +105,9 @@ impl<'a> QuestionTables<'a> {
         stored
     }
 
-    pub(super) fn finish_into(self, batches: &mut Vec<TableBatch>) -> Result<(), ArrowError> {
-        self.questions.finish_into(batches)?;
-        self.options.finish_into(batches)
+    pub(super) fn finish_into(self, page: &mut FlatPage) -> Result<(), ArrowError> {
+        self.questions.finish_into(page)?;
+        self.options.finish_into(page)
     }
 }
 

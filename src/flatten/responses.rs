@@ -11,11 +11,11 @@ use super::{
     fields::{Fields, KeyError, wire_fields},
     meta::MetaColumns,
     snapshots::SnapshotTables,
-    table_builder::{RecordTables, TableBuilder},
+    table_builder::{ColumnSet, RecordTables, TableBuilder},
 };
 use crate::{
     json::{self, Entry},
-    model::{DriftRules, Stream, TableBatch},
+    model::{DriftRules, FlatPage, Stream},
 };
 
 wire_fields! {
@@ -54,20 +54,26 @@ pub(super) struct ResponseTables<'a> {
     answers: AnswerTables<'a>,
     snapshots: SnapshotTables<'a>,
     custom_metadata: TableBuilder,
+    /// The hash of the answer of each row.
+    answer_hashes: Vec<i64>,
+    /// The canonical spelling of the last answer; a buffer.
+    spelled: Vec<u8>,
     entries: Vec<Entry<'a>>,
     drift: DriftLog,
 }
 
 impl<'a> RecordTables<'a> for ResponseTables<'a> {
-    fn new(records: usize, rules: DriftRules) -> Result<Self, ArrowError> {
+    fn new(records: usize, rules: DriftRules, columns: ColumnSet) -> Result<Self, ArrowError> {
         Ok(Self {
             fields: Fields::new(rules),
             meta: MetaColumns::new(rules),
             selected_indexes: Vec::new(),
-            responses: TableBuilder::new("responses", records)?,
-            answers: AnswerTables::new()?,
-            snapshots: SnapshotTables::new(rules),
-            custom_metadata: TableBuilder::new("response_custom_metadata", 0)?,
+            responses: TableBuilder::new("responses", records, columns)?,
+            answers: AnswerTables::new(columns)?,
+            snapshots: SnapshotTables::new(rules, columns),
+            custom_metadata: TableBuilder::new("response_custom_metadata", 0, columns)?,
+            answer_hashes: Vec::with_capacity(records),
+            spelled: Vec::new(),
             entries: Vec::new(),
             drift: DriftLog::new(Stream::Responses.name(), rules),
         })
@@ -111,11 +117,12 @@ impl<'a> RecordTables<'a> for ResponseTables<'a> {
         &mut self.drift
     }
 
-    fn finish_into(self, batches: &mut Vec<TableBatch>) -> Result<DriftLog, ArrowError> {
-        self.responses.finish_into(batches)?;
-        self.answers.finish_into(batches)?;
-        self.custom_metadata.finish_into(batches)?;
-        self.snapshots.finish_into(batches)?;
+    fn finish_into(self, page: &mut FlatPage) -> Result<DriftLog, ArrowError> {
+        page.answer_hashes = self.answer_hashes;
+        self.responses.finish_into(page)?;
+        self.answers.finish_into(page)?;
+        self.custom_metadata.finish_into(page)?;
+        self.snapshots.finish_into(page)?;
         Ok(self.drift)
     }
 }
@@ -142,6 +149,8 @@ impl<'a> ResponseTables<'a> {
         row.double("answer_number", answer.number);
         row.boolean("answer_bool", answer.boolean);
         row.json("answer_json", response);
+        let answer_hash = response.map(|response| json::canonical_hash(response, &mut self.spelled));
+        self.answer_hashes.push(answer_hash.unwrap_or(0));
         row.boolean("is_skipped", Some(answer.is_skipped));
         row.bigints("selected_indexes", has_indexes.then_some(&self.selected_indexes));
     }

@@ -17,11 +17,11 @@ use super::{
     child_rows::{AnswerKey, append_attributes},
     drift::DriftLog,
     fields::{FieldDrift, Fields, wire_fields},
-    table_builder::TableBuilder,
+    table_builder::{ColumnSet, TableBuilder},
 };
 use crate::{
     json::{self, Entry},
-    model::{DriftRules, RowContent, TableBatch, column_name_hash},
+    model::{DriftRules, FlatPage, RowContent, column_name_hash},
 };
 
 wire_fields! {
@@ -43,6 +43,7 @@ use SnapshotField as Wire;
 /// The snapshots of a page, collected until all of its answers are read.
 #[derive(Debug)]
 pub(super) struct SnapshotTables<'a> {
+    columns: ColumnSet,
     /// One snapshot for each distinct text, survey and session.
     snapshots: Vec<KeyedSnapshot<'a>>,
     /// Indexes in `snapshots`.
@@ -80,8 +81,14 @@ struct Snapshot<'a> {
 }
 
 impl<'a> SnapshotTables<'a> {
-    pub(super) fn new(rules: DriftRules) -> Self {
-        Self { snapshots: Vec::new(), by_text: HashMap::new(), entries: Vec::new(), fields: Fields::new(rules) }
+    pub(super) fn new(rules: DriftRules, columns: ColumnSet) -> Self {
+        Self {
+            columns,
+            snapshots: Vec::new(),
+            by_text: HashMap::new(),
+            entries: Vec::new(),
+            fields: Fields::new(rules),
+        }
     }
 
     /// Adds the snapshot of an answer, and counts its drift for the answer's record. Returns `None` if `raw` is not an
@@ -109,7 +116,8 @@ impl<'a> SnapshotTables<'a> {
     }
 
     /// Appends the batches of both tables. Snapshots of one session with equal content become one row.
-    pub(super) fn finish_into(mut self, batches: &mut Vec<TableBatch>) -> Result<(), ArrowError> {
+    pub(super) fn finish_into(mut self, page: &mut FlatPage) -> Result<(), ArrowError> {
+        let columns = self.columns;
         // The earliest snapshots come first. Of texts with equal values and other spellings, the first one
         // gives the row its key.
         self.snapshots.sort_by_key(|snapshot| (snapshot.key.created_at, snapshot.key.record));
@@ -122,8 +130,9 @@ impl<'a> SnapshotTables<'a> {
             }
         }
         distinct.sort_by_key(|(key, ..)| key.record);
-        let mut rows = TableBuilder::new("visitor_snapshots", distinct.len())?;
-        let mut attributes = TableBuilder::new("visitor_snapshot_attributes", distinct.len() * ATTRIBUTES_GUESS)?;
+        let mut rows = TableBuilder::new("visitor_snapshots", distinct.len(), columns)?;
+        let mut attributes =
+            TableBuilder::new("visitor_snapshot_attributes", distinct.len() * ATTRIBUTES_GUESS, columns)?;
         for (key, snapshot, hash) in &distinct {
             append_row(&mut rows, key, snapshot, *hash);
             append_attributes(&mut attributes, key.record, snapshot.attributes, &mut self.entries, |row| {
@@ -132,8 +141,8 @@ impl<'a> SnapshotTables<'a> {
                 row.timestamp("created_at", Some(key.created_at));
             });
         }
-        rows.finish_into(batches)?;
-        attributes.finish_into(batches)
+        rows.finish_into(page)?;
+        attributes.finish_into(page)
     }
 }
 

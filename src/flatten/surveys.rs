@@ -15,11 +15,11 @@ use super::{
     enumerations::Enumeration,
     fields::{Fields, KeyError, WireField as _, wire_fields},
     questions::QuestionTables,
-    table_builder::{RecordTables, TableBuilder},
+    table_builder::{ColumnSet, RecordTables, TableBuilder},
 };
 use crate::{
     json::{self, Entry},
-    model::{DriftMode, DriftRules, Stream, TableBatch, column_name_hash},
+    model::{DriftMode, DriftRules, FlatPage, Stream, column_name_hash},
 };
 
 wire_fields! {
@@ -90,13 +90,13 @@ impl Enumerations {
 }
 
 impl<'a> RecordTables<'a> for SurveyTables<'a> {
-    fn new(records: usize, rules: DriftRules) -> Result<Self, ArrowError> {
+    fn new(records: usize, rules: DriftRules, columns: ColumnSet) -> Result<Self, ArrowError> {
         Ok(Self {
             fields: Fields::new(rules),
             constraint: Fields::new(rules),
-            surveys: TableBuilder::new("surveys", records)?,
-            questions: QuestionTables::new(rules)?,
-            constraints: TableBuilder::new("survey_constraints", 0)?,
+            surveys: TableBuilder::new("surveys", records, columns)?,
+            questions: QuestionTables::new(rules, columns)?,
+            constraints: TableBuilder::new("survey_constraints", 0, columns)?,
             entries: Vec::new(),
             lists_without_discarded: Vec::new(),
             enumerations: Enumerations::new(),
@@ -152,10 +152,10 @@ impl<'a> RecordTables<'a> for SurveyTables<'a> {
         &mut self.drift
     }
 
-    fn finish_into(self, batches: &mut Vec<TableBatch>) -> Result<DriftLog, ArrowError> {
-        self.surveys.finish_into(batches)?;
-        self.questions.finish_into(batches)?;
-        self.constraints.finish_into(batches)?;
+    fn finish_into(self, page: &mut FlatPage) -> Result<DriftLog, ArrowError> {
+        self.surveys.finish_into(page)?;
+        self.questions.finish_into(page)?;
+        self.constraints.finish_into(page)?;
         Ok(self.drift)
     }
 }

@@ -13,14 +13,13 @@ use arrow::{
         Array, ArrayRef, BooleanBuilder, Float64Builder, Int64Builder, ListBuilder, RecordBatch, StringBuilder,
         TimestampMicrosecondBuilder,
     },
-    datatypes::SchemaRef,
     error::ArrowError,
 };
 
 use super::{drift::DriftLog, fields::KeyError};
 use crate::{
     json::{Entry, write_canonical},
-    model::{DriftRules, RowContent, TableBatch, column_name_hash},
+    model::{DriftRules, FlatPage, RowContent, TableBatch, column_name_hash, long_text_bytes},
     schema::{Column, ColumnType, RECORD_COLUMN, ROW_HASH_COLUMN, Table, TableKind, table},
 };
 
@@ -32,10 +31,18 @@ const CHILD_ROWS_MAX: usize = 4_000_000;
 /// Typical bytes of a text cell, to estimate the size of a column.
 const TEXT_BYTES_GUESS: usize = 24;
 
+/// The columns that are built. All values are hashed, whatever columns are built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ColumnSet {
+    All,
+    /// The columns for which [`Table::is_in_summary`] is true.
+    Summary,
+}
+
 /// The tables of a stream under construction.
 pub(super) trait RecordTables<'a>: Sized {
     /// Returns empty tables with capacity for this many records.
-    fn new(records: usize, rules: DriftRules) -> Result<Self, ArrowError>;
+    fn new(records: usize, rules: DriftRules, columns: ColumnSet) -> Result<Self, ArrowError>;
 
     /// Appends the rows of a record, and returns the hash of the key of its row in the base table. `record` is the
     /// index of the record in the page, from 0. A failed call appends no rows.
@@ -44,20 +51,22 @@ pub(super) trait RecordTables<'a>: Sized {
     /// Returns the log of drift.
     fn drift(&mut self) -> &mut DriftLog;
 
-    /// Appends a batch for each table that has rows, and returns the log of drift.
-    fn finish_into(self, batches: &mut Vec<TableBatch>) -> Result<DriftLog, ArrowError>;
+    /// Appends a batch for each table that has rows to the page, and returns the log of drift.
+    fn finish_into(self, page: &mut FlatPage) -> Result<DriftLog, ArrowError>;
 }
 
 /// The rows of one table under construction. The caller appends each row with one call per column, in the order of the
 /// contract, and then calls [`Self::end_row`].
 #[derive(Debug)]
 pub(super) struct TableBuilder {
-    name: &'static str,
-    schema: SchemaRef,
+    table: &'static Table,
+    column_set: ColumnSet,
     columns: Vec<ColumnBuilder>,
     /// The index of the column of the next cell.
     next: usize,
     rows: usize,
+    /// The bytes of the long texts in all cells, built or not.
+    long_text_bytes: usize,
     /// True if a cell was appended to the wrong column. In this case [`Self::finish_into`] fails.
     is_misordered: bool,
     /// Hashes the key of the current row.
@@ -96,6 +105,8 @@ enum Cells {
     Boolean(BooleanBuilder),
     Timestamp(TimestampMicrosecondBuilder),
     BigintList(ListBuilder<Int64Builder>),
+    /// The column is not built.
+    Skipped,
 }
 
 impl Cells {
@@ -113,16 +124,18 @@ impl Cells {
         }
     }
 
-    /// Returns the column without unused memory, because buffered pages are limited by their memory.
-    fn finish(&mut self) -> ArrayRef {
-        match self {
+    /// Returns the column without unused memory, because buffered pages are limited by their memory. Returns `None` if
+    /// the column is not built.
+    fn finish(&mut self) -> Option<ArrayRef> {
+        Some(match self {
             Cells::Text(builder) | Cells::Json(builder) => shrunk(builder.finish()),
             Cells::Bigint(builder) => shrunk(builder.finish()),
             Cells::Double(builder) => shrunk(builder.finish()),
             Cells::Boolean(builder) => shrunk(builder.finish()),
             Cells::Timestamp(builder) => shrunk(builder.finish()),
             Cells::BigintList(builder) => shrunk(builder.finish()),
-        }
+            Cells::Skipped => return None,
+        })
     }
 }
 
@@ -143,9 +156,9 @@ fn hash_target(table: &Table, column: &Column) -> HashTarget {
 }
 
 /// Declares a method that appends a cell to the next column, and its value to the hash that includes the column.
-/// `$hash` adds the value to the hash: `|hash, column, value|`.
+/// `$hash` adds the value to the hash: `|hash, column, value|`. `$long_bytes` returns the bytes of a long text.
 macro_rules! cell {
-    ($method:ident, $cells:ident, $value:ty, $hash:expr, $borrow:expr, $doc:literal) => {
+    ($method:ident, $cells:ident, $value:ty, $hash:expr, $borrow:expr, $long_bytes:expr, $doc:literal) => {
         #[doc = $doc]
         pub(super) fn $method(&mut self, name: &'static str, value: Option<$value>) {
             let Some(column) = self.columns.get_mut(self.next) else {
@@ -154,7 +167,9 @@ macro_rules! cell {
             };
             self.next += 1;
             let add_to: fn(&mut RowContent, &ColumnBuilder, $value) = $hash;
+            let long_bytes: fn($value) -> usize = $long_bytes;
             if let Some(value) = value {
+                self.long_text_bytes += long_bytes(value);
                 match column.hash_target {
                     HashTarget::Key => add_to(&mut self.key, column, value),
                     HashTarget::Content => add_to(&mut self.content, column, value),
@@ -164,6 +179,7 @@ macro_rules! cell {
             // Every row calls the same code, so checking the first row is enough.
             self.is_misordered |= self.rows == 0 && column.name != name;
             match &mut column.cells {
+                Cells::Skipped => {}
                 Cells::$cells(builder) => builder.append_option(value.map($borrow)),
                 _ => self.is_misordered = true,
             }
@@ -177,8 +193,12 @@ fn list_items(values: &[i64]) -> impl Iterator<Item = Option<i64>> {
 
 impl TableBuilder {
     /// Returns an empty builder for the table `name` with capacity for `rows` rows. Fails if no contract has this name.
-    pub(super) fn new(name: &'static str, rows: usize) -> Result<Self, ArrowError> {
+    pub(super) fn new(name: &'static str, rows: usize, column_set: ColumnSet) -> Result<Self, ArrowError> {
         let table = table(name).ok_or_else(|| ArrowError::SchemaError(format!("no contract is called {name}")))?;
+        let cells = |name: &str, column_type| match column_set == ColumnSet::All || table.is_in_summary(name) {
+            true => Cells::new(column_type, rows),
+            false => Cells::Skipped,
+        };
         let mut columns: Vec<ColumnBuilder> = table
             .flat_columns()
             .map(|column| ColumnBuilder {
@@ -186,28 +206,37 @@ impl TableBuilder {
                 mark: column_name_hash(&column.name),
                 hash_target: hash_target(table, column),
                 signed_links: &column.signed_links,
-                cells: Cells::new(column.column_type, rows),
+                cells: cells(&column.name, column.column_type),
             })
             .collect();
-        let record = Cells::new(ColumnType::Bigint, rows);
         columns.push(ColumnBuilder {
             name: RECORD_COLUMN,
             mark: 0,
             hash_target: HashTarget::None,
             signed_links: &[],
-            cells: record,
+            cells: cells(RECORD_COLUMN, ColumnType::Bigint),
         });
         let (key, content) = Default::default();
-        Ok(Self { name, schema: table.flat_schema(), columns, next: 0, rows: 0, is_misordered: false, key, content })
+        let (next, rows, long_text_bytes, is_misordered) = (0, 0, 0, false);
+        Ok(Self { table, column_set, columns, next, rows, long_text_bytes, is_misordered, key, content })
     }
 
-    cell!(text, Text, &str, |hash, column, text| hash.text(column.mark, text), |text| text, "Appends a text cell.");
+    cell!(
+        text,
+        Text,
+        &str,
+        |hash, column, text| hash.text(column.mark, text),
+        |text| text,
+        |text| long_text_bytes(text.len()),
+        "Appends a text cell."
+    );
     cell!(
         json,
         Json,
         &str,
         |hash, column, raw| hash.written_text(column.mark, |bytes| write_canonical(raw, column.signed_links, bytes)),
         |raw| raw,
+        |raw| long_text_bytes(raw.len()),
         "Appends a cell with the exact text of a JSON value."
     );
     cell!(
@@ -216,6 +245,7 @@ impl TableBuilder {
         i64,
         |hash, column, number| hash.bigint(column.mark, number),
         |number| number,
+        |_| 0,
         "Appends an integer cell."
     );
     cell!(
@@ -224,6 +254,7 @@ impl TableBuilder {
         f64,
         |hash, column, number| hash.double(column.mark, number),
         |number| number,
+        |_| 0,
         "Appends a double cell."
     );
     cell!(
@@ -232,6 +263,7 @@ impl TableBuilder {
         bool,
         |hash, column, boolean| hash.boolean(column.mark, boolean),
         |boolean| boolean,
+        |_| 0,
         "Appends a boolean cell."
     );
     cell!(
@@ -240,6 +272,7 @@ impl TableBuilder {
         i64,
         |hash, column, micros| hash.timestamp(column.mark, micros),
         |micros| micros,
+        |_| 0,
         "Appends a timestamp cell, in microseconds."
     );
     cell!(
@@ -248,6 +281,7 @@ impl TableBuilder {
         &[i64],
         |hash, column, numbers| hash.bigints(column.mark, numbers),
         list_items,
+        |_| 0,
         "Appends a cell that is a list of integers."
     );
 
@@ -275,17 +309,29 @@ impl TableBuilder {
         self.rows >= CHILD_ROWS_MAX
     }
 
-    /// Appends the rows to `batches` as one batch, unless there are no rows. Fails if cells were appended to wrong
-    /// columns, which is a bug.
-    pub(super) fn finish_into(mut self, batches: &mut Vec<TableBatch>) -> Result<(), ArrowError> {
+    /// Returns true if rows with parts of this text have to be appended: if they are built, or if they may have long
+    /// texts, which count although they are not built.
+    pub(super) fn needs_rows_of(&self, text: &str) -> bool {
+        self.column_set == ColumnSet::All || long_text_bytes(text.len()) > 0
+    }
+
+    /// Appends the rows to the page as one batch, unless there are no rows or no columns. Fails if cells were appended
+    /// to wrong columns, which is a bug.
+    pub(super) fn finish_into(mut self, page: &mut FlatPage) -> Result<(), ArrowError> {
+        let table = self.table;
         if self.is_misordered {
-            return Err(ArrowError::SchemaError(format!("cells of {} do not follow its contract", self.name)));
+            return Err(ArrowError::SchemaError(format!("cells of {} do not follow its contract", table.name)));
         }
-        if self.rows == 0 {
+        page.long_text_bytes += self.long_text_bytes;
+        let columns: Vec<ArrayRef> = self.columns.iter_mut().filter_map(|column| column.cells.finish()).collect();
+        if self.rows == 0 || columns.is_empty() {
             return Ok(());
         }
-        let columns = self.columns.iter_mut().map(|column| column.cells.finish()).collect();
-        batches.push(TableBatch { table: self.name, rows: RecordBatch::try_new(self.schema, columns)? });
+        let schema = match self.column_set {
+            ColumnSet::All => table.flat_schema(),
+            ColumnSet::Summary => table.summary_schema(),
+        };
+        page.batches.push(TableBatch { table: &table.name, rows: RecordBatch::try_new(schema, columns)? });
         Ok(())
     }
 }

@@ -6,11 +6,11 @@ use super::{
     drift::DriftLog,
     enumerations::report_new_type,
     fields::{Fields, KeyError, wire_fields},
-    table_builder::{RecordTables, TableBuilder},
+    table_builder::{ColumnSet, RecordTables, TableBuilder},
 };
 use crate::{
     json::Entry,
-    model::{DriftRules, Stream, TableBatch},
+    model::{DriftRules, FlatPage, Stream},
 };
 
 wire_fields! {
@@ -42,9 +42,9 @@ pub(super) struct ThemeTables<'a> {
 }
 
 impl<'a> RecordTables<'a> for ThemeTables<'a> {
-    fn new(records: usize, rules: DriftRules) -> Result<Self, ArrowError> {
+    fn new(records: usize, rules: DriftRules, columns: ColumnSet) -> Result<Self, ArrowError> {
         let drift = DriftLog::new(Stream::Themes.name(), rules);
-        Ok(Self { fields: Fields::new(rules), themes: TableBuilder::new("themes", records)?, drift })
+        Ok(Self { fields: Fields::new(rules), themes: TableBuilder::new("themes", records, columns)?, drift })
     }
 
     fn append(&mut self, record: i64, entries: &[Entry<'a>]) -> Result<u128, KeyError> {
@@ -80,8 +80,8 @@ impl<'a> RecordTables<'a> for ThemeTables<'a> {
         &mut self.drift
     }
 
-    fn finish_into(self, batches: &mut Vec<TableBatch>) -> Result<DriftLog, ArrowError> {
-        self.themes.finish_into(batches)?;
+    fn finish_into(self, page: &mut FlatPage) -> Result<DriftLog, ArrowError> {
+        self.themes.finish_into(page)?;
         Ok(self.drift)
     }
 }

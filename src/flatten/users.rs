@@ -14,11 +14,11 @@ use super::{
     child_rows::append_attributes,
     drift::DriftLog,
     fields::{Fields, KeyError, wire_fields},
-    table_builder::{RecordTables, TableBuilder},
+    table_builder::{ColumnSet, RecordTables, TableBuilder},
 };
 use crate::{
     json::{self, Entry},
-    model::{DriftRules, RejectReason, Stream, TableBatch},
+    model::{DriftRules, FlatPage, RejectReason, Stream},
 };
 
 wire_fields! {
@@ -78,14 +78,14 @@ pub(super) struct UserTables<'a> {
 }
 
 impl<'a> RecordTables<'a> for UserTables<'a> {
-    fn new(records: usize, rules: DriftRules) -> Result<Self, ArrowError> {
+    fn new(records: usize, rules: DriftRules, columns: ColumnSet) -> Result<Self, ArrowError> {
         Ok(Self {
             record: Fields::new(rules),
             fields: Fields::new(rules),
             event: Fields::new(rules),
-            users: TableBuilder::new("users", records)?,
-            attributes: TableBuilder::new("user_attributes", 0)?,
-            events: TableBuilder::new("user_events", 0)?,
+            users: TableBuilder::new("users", records, columns)?,
+            attributes: TableBuilder::new("user_attributes", 0, columns)?,
+            events: TableBuilder::new("user_events", 0, columns)?,
             entries: Vec::new(),
             drift: DriftLog::new(Stream::Users.name(), rules),
         })
@@ -126,10 +126,10 @@ impl<'a> RecordTables<'a> for UserTables<'a> {
         &mut self.drift
     }
 
-    fn finish_into(self, batches: &mut Vec<TableBatch>) -> Result<DriftLog, ArrowError> {
-        self.users.finish_into(batches)?;
-        self.attributes.finish_into(batches)?;
-        self.events.finish_into(batches)?;
+    fn finish_into(self, page: &mut FlatPage) -> Result<DriftLog, ArrowError> {
+        self.users.finish_into(page)?;
+        self.attributes.finish_into(page)?;
+        self.events.finish_into(page)?;
         Ok(self.drift)
     }
 }

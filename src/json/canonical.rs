@@ -8,6 +8,8 @@
 
 use std::ops::Range;
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use super::{Scanner, values::unicode_escape};
 
 /// Maximum nesting of a value whose spelling is changed. A more deeply nested value is compared by its text.
@@ -27,6 +29,13 @@ pub(crate) fn write_canonical(raw: &str, links: &[String], out: &mut Vec<u8>) {
         out.truncate(start);
         out.extend_from_slice(raw.as_bytes());
     }
+}
+
+/// Returns the hash of the canonical spelling of a JSON text. `buffer` is overwritten.
+pub(crate) fn canonical_hash(raw: &str, buffer: &mut Vec<u8>) -> i64 {
+    buffer.clear();
+    write_canonical(raw, &[], buffer);
+    xxh3_64(buffer).cast_signed()
 }
 
 /// Returns true if two JSON texts have the same value. Texts that are not JSON must be equal. `links` as for

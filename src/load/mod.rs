@@ -38,7 +38,7 @@ pub use open::{Opening, Place, WarehouseOptions};
 pub use persons::{CoOccurrence, LocationResult, PeopleFound};
 pub use reader::{QueryResult, Reader, ReaderLimits, RowFormat, RowsQuery, Streamed, in_place, statements};
 pub use replace::{build_path, clear_built_file};
-pub use scan::{Difference, Differences, Example, Pages};
+pub use scan::{Difference, Differences, Example, Pages, Wanted};
 pub use store::{ParquetOptions, PartitionBy, TimeRange};
 pub use tables::{
     ErasureRecord, LostRecordings, RecordingOutcome, Stamp, StoredRecording, WantedRecording, WantedRecordings,

@@ -17,13 +17,88 @@ pub struct TableBatch {
     pub rows: RecordBatch,
 }
 
+/// Which rows and columns of a page are built.
+#[derive(Clone, Debug)]
+pub enum PageDetail {
+    /// All rows, with all columns.
+    Rows,
+    /// All rows of base tables, with the columns and hashes by which records are compared with stored rows:
+    /// `Table::is_in_summary` names these columns. No rows of child tables.
+    Summary,
+    /// The rows of these records, with all columns. Records outside the set are not parsed: they are in no other field
+    /// of the page, and not in its drift.
+    Records(RecordSet),
+}
+
+impl PageDetail {
+    /// Returns true if the rows of the record with this index are built.
+    pub fn includes(&self, record: i64) -> bool {
+        match self {
+            PageDetail::Records(records) => records.contains(record),
+            PageDetail::Rows | PageDetail::Summary => true,
+        }
+    }
+}
+
+/// A set of records of a page: for each record index (from 0), true if the record is in the set.
+#[derive(Clone, Debug, Default)]
+pub struct RecordSet(Vec<bool>);
+
+impl RecordSet {
+    /// Adds a record. Ignores a negative index.
+    pub fn insert(&mut self, record: i64) {
+        let Ok(index) = usize::try_from(record) else { return };
+        if self.0.len() <= index {
+            self.0.resize(index + 1, false);
+        }
+        self.0.iter_mut().skip(index).take(1).for_each(|present| *present = true);
+    }
+
+    /// Returns true if the record is in the set.
+    pub fn contains(&self, record: i64) -> bool {
+        usize::try_from(record).is_ok_and(|index| self.0.get(index).copied().unwrap_or(false))
+    }
+
+    /// Returns the number of records.
+    pub fn len(&self) -> usize {
+        self.0.iter().filter(|present| **present).count()
+    }
+
+    /// Returns true if the set has no record.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Extend<i64> for RecordSet {
+    fn extend<T: IntoIterator<Item = i64>>(&mut self, records: T) {
+        records.into_iter().for_each(|record| self.insert(record));
+    }
+}
+
+impl FromIterator<i64> for RecordSet {
+    fn from_iter<T: IntoIterator<Item = i64>>(records: T) -> Self {
+        let mut set = Self::default();
+        set.extend(records);
+        set
+    }
+}
+
 /// The rows and rejects of one page.
 #[derive(Clone, Debug, Default)]
 pub struct FlatPage {
     /// At most one batch per table; none for a table without rows.
     pub batches: Vec<TableBatch>,
+    /// True if the batches have only the columns of [`PageDetail::Summary`].
+    pub is_summary: bool,
     /// The key hash of each row of the stream's base table (`responses`, `surveys`, `themes` or `users`), in order.
     pub key_hashes: Vec<u128>,
+    /// The hash of the answer of each row of `responses`, in order; 0 for a row without an answer. Empty for other
+    /// streams.
+    pub answer_hashes: Vec<i64>,
+    /// The bytes of the long texts of all rows, as [`long_text_bytes`] counts them. Texts of columns and tables that
+    /// are not built count, too.
+    pub long_text_bytes: usize,
     /// Rejected records.
     pub rejects: Vec<Reject>,
     /// Number of records in the page's `data`: rows of the base table plus rejects.
@@ -50,11 +125,6 @@ impl FlatPage {
     /// Returns the rows of one table; `None` if the page has none.
     pub fn table(&self, name: &str) -> Option<&RecordBatch> {
         self.batches.iter().find(|batch| batch.table == name).map(|batch| &batch.rows)
-    }
-
-    /// Returns the bytes of the long texts of all rows.
-    pub fn long_text_bytes(&self) -> usize {
-        self.batches.iter().map(|batch| LongTexts::of(&batch.rows).total_bytes()).sum()
     }
 
     /// Returns the memory of the page's buffers, in bytes. Does not count key hashes and drift.
@@ -197,6 +267,15 @@ const SHORT_BYTES_MAX: usize = 4096;
 /// The bytes of such a block. A text of more than half of it has a block of its own.
 const BLOCK_BYTES: usize = 256 << 10;
 
+/// Returns the bytes that a text of this length takes in such blocks; 0 for a short text.
+pub fn long_text_bytes(text_bytes: usize) -> usize {
+    match text_bytes {
+        ..=SHORT_BYTES_MAX => 0,
+        bytes if bytes > BLOCK_BYTES / 2 => bytes.max(BLOCK_BYTES),
+        bytes => bytes,
+    }
+}
+
 /// The bytes of the long texts of each row of a batch; empty if the batch has none.
 #[derive(Debug, Default)]
 pub struct LongTexts(Vec<usize>);
@@ -213,9 +292,9 @@ impl LongTexts {
             }
             for (row, ends) in offsets.windows(2).enumerate() {
                 let bytes = ends.iter().copied().reduce(|start, end| end - start).unwrap_or(0) as usize;
-                if bytes > SHORT_BYTES_MAX {
+                let taken = long_text_bytes(bytes);
+                if taken > 0 {
                     row_bytes.resize(batch.num_rows(), 0);
-                    let taken = if bytes > BLOCK_BYTES / 2 { bytes.max(BLOCK_BYTES) } else { bytes };
                     row_bytes.iter_mut().skip(row).take(1).for_each(|sum: &mut usize| *sum += taken);
                 }
             }

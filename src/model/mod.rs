@@ -20,7 +20,8 @@ mod warehouse_kind;
 mod window;
 
 pub use batch::{
-    Delivery, DiscardedRows, EventKind, FlatEvents, FlatPage, LongTexts, Reject, RejectReason, TableBatch,
+    Delivery, DiscardedRows, EventKind, FlatEvents, FlatPage, LongTexts, PageDetail, RecordSet, Reject, RejectReason,
+    TableBatch, long_text_bytes,
 };
 pub(crate) use content_hash::{RowContent, column_name_hash, key_hashes};
 pub use drift::{DRIFT_PLACES_MAX, Drift, DriftEntry, DriftFate, DriftKind, DriftMode, DriftPolicy, DriftRules};

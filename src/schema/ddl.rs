@@ -6,11 +6,11 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 
 use super::{
     Column,
-    contract::{ColumnType, Table},
+    contract::{ColumnType, Table, TableKind},
 };
 
 impl ColumnType {
@@ -122,6 +122,21 @@ impl Table {
             Arc::new(Schema::new(fields))
         });
         Arc::clone(schema)
+    }
+
+    /// Returns true if the summary of a page has this column: a column of the key, a time by which records are
+    /// compared, or one of the columns [`ROW_HASH_COLUMN`] and [`RECORD_COLUMN`]. Always false for a child table.
+    pub fn is_in_summary(&self, column: &str) -> bool {
+        let is_compared = matches!(column, "created_at" | "updated_at" | ROW_HASH_COLUMN | RECORD_COLUMN);
+        self.kind == TableKind::Base && (is_compared || self.key.iter().any(|key| key == column))
+    }
+
+    /// Returns the schema of the batches of a page summary: the columns of [`Self::flat_schema`] that
+    /// [`Self::is_in_summary`] names.
+    pub fn summary_schema(&self) -> SchemaRef {
+        let flat = self.flat_schema();
+        let fields = flat.fields().iter().filter(|field| self.is_in_summary(field.name()));
+        Arc::new(Schema::new(fields.cloned().collect::<Fields>()))
     }
 
     /// Returns the Arrow schema of all columns, with timestamps without a time zone, as in DuckDB.

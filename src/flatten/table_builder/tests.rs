@@ -10,12 +10,12 @@ use crate::{
 };
 
 fn rank() -> TableBuilder {
-    TableBuilder::new("response_ranks", 1).unwrap()
+    TableBuilder::new("response_ranks", 1, ColumnSet::All).unwrap()
 }
 
 fn finish(table: TableBuilder) -> Result<Vec<TableBatch>, ArrowError> {
-    let mut batches = Vec::new();
-    table.finish_into(&mut batches).map(|()| batches)
+    let mut page = FlatPage::default();
+    table.finish_into(&mut page).map(|()| page.batches)
 }
 
 fn begin(table: &mut TableBuilder) {
@@ -67,7 +67,7 @@ fn a_row_out_of_order_is_refused() {
 
 #[test]
 fn an_unknown_table_is_an_error() {
-    assert!(TableBuilder::new("nothing", 0).is_err());
+    assert!(TableBuilder::new("nothing", 0, ColumnSet::All).is_err());
 }
 
 #[test]

@@ -13,13 +13,13 @@ use super::{
         drift::DriftLog,
         enumerations::{QuestionType, report_new_type},
         fields::{Fields, KEY_TEXT_BYTES_MAX, WireField, wire_fields},
-        table_builder::TableBuilder,
+        table_builder::{ColumnSet, TableBuilder},
     },
     body::{WebhookBody, body_hash, read_bigint, read_indexes, read_moment},
 };
 use crate::{
     json::{self, Entry, Shape, scalar_text, unwrap_json},
-    model::{Drift, DriftRules, EventKind, FlatEvents, TableBatch, uuid_in_normal_form},
+    model::{Drift, DriftRules, EventKind, FlatEvents, FlatPage, uuid_in_normal_form},
 };
 
 /// The prefix of the paths of drift in webhooks; the paths of a stream's drift begin with the stream's name.
@@ -114,8 +114,8 @@ impl<'a> EventTables<'a> {
     pub(super) fn new(deliveries: usize) -> Result<Self, ArrowError> {
         let rules = DriftRules::default();
         Ok(Self {
-            events: TableBuilder::new("webhook_events", deliveries)?,
-            questions: TableBuilder::new("webhook_questions", 0)?,
+            events: TableBuilder::new("webhook_events", deliveries, ColumnSet::All)?,
+            questions: TableBuilder::new("webhook_questions", 0, ColumnSet::All)?,
             fields: Fields::new(rules),
             drift: DriftLog::new(SOURCE, rules),
         })
@@ -268,13 +268,14 @@ impl<'a> EventTables<'a> {
 
     /// Returns the rows of both tables and the drift. Fails if no delivery was appended.
     pub(super) fn finish(self) -> Result<FlatDeliveries, ArrowError> {
-        let (mut events, mut questions) = (Vec::new(), Vec::new());
-        self.events.finish_into(&mut events)?;
-        self.questions.finish_into(&mut questions)?;
-        let rows = |batches: &mut Vec<TableBatch>| batches.pop().map(|batch| batch.rows);
+        let mut tables = FlatPage::default();
+        self.events.finish_into(&mut tables)?;
+        self.questions.finish_into(&mut tables)?;
+        let rows = |name| tables.table(name).cloned();
         let empty = || ArrowError::SchemaError("no delivery to flatten".to_owned());
         let (drift, _) = self.drift.finish();
-        let flat = FlatEvents { events: rows(&mut events).ok_or_else(empty)?, questions: rows(&mut questions) };
+        let flat =
+            FlatEvents { events: rows("webhook_events").ok_or_else(empty)?, questions: rows("webhook_questions") };
         Ok(FlatDeliveries { flat, drift })
     }
 }

@@ -9,6 +9,7 @@ use std::{
 use arrow::util::display::array_value_to_string;
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::pages::WantedRows;
 use crate::{
     load::{
         Applied, CommitOptions, Identity, LoadError, LockPatience, Opening, Place, Reader, RowCounts, VanishPolicy,
@@ -89,7 +90,7 @@ impl Lab {
     pub(in crate::load) fn apply_uncommitted(&mut self, scan: &Scan, pages: &[FlatPage]) -> Applied {
         let options =
             CommitOptions { vanish: self.vanish, record_unchanged: self.record_unchanged, ..CommitOptions::default() };
-        self.warehouse().apply(scan, &pages, &options).unwrap()
+        self.warehouse().apply(scan, &WantedRows(pages), &options).unwrap()
     }
 
     /// Reopens the warehouse, as another run does.

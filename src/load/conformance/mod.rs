@@ -71,6 +71,7 @@ macro_rules! conformance_tests {
             compared: p1_a_comparison_tells_what_differs_and_changes_nothing
             compared: p1_a_comparison_sees_children_snapshots_and_rejects
             safety: a_batch_that_does_not_fit_is_refused
+            safety: p1_a_page_that_lacks_a_record_is_refused
             random: p2_p4_random_histories_match_a_plain_model
             random: p4_as_of_equals_a_model_at_every_moment
             random: p2_p4_scans_that_are_sealed_together_match_a_plain_model

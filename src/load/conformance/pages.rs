@@ -2,15 +2,21 @@
 
 use std::sync::Arc;
 
-use arrow::{array::RecordBatch, json::ReaderBuilder};
+use arrow::{
+    array::{AsArray as _, BooleanArray, RecordBatch},
+    compute::filter_record_batch,
+    datatypes::Int64Type,
+    json::ReaderBuilder,
+};
 use serde_json::{Value, json};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    load::EventRows,
+    json::canonical_hash,
+    load::{EventRows, LoadError, Pages, Wanted},
     model::{
-        DAY_MS, Flag, FlagSet, FlatEvents, FlatPage, Reject, RunId, Scan, ScanId, Scope, Stream, TableBatch, Window,
-        key_hashes,
+        DAY_MS, Flag, FlagSet, FlatEvents, FlatPage, PageDetail, RecordSet, Reject, RunId, Scan, ScanId, Scope, Stream,
+        TableBatch, Window, key_hashes,
     },
     schema,
 };
@@ -207,11 +213,15 @@ pub(in crate::load) fn theme_page(themes: &[(i64, &str)]) -> FlatPage {
     })
 }
 
-/// Adds the key hashes to a page. The first batch has the rows of the base table.
+/// Adds the hashes of keys and answers to a page. The first batch has the rows of the base table.
 pub(in crate::load) fn with_keys(page: FlatPage) -> FlatPage {
     let Some(base) = page.batches.first() else { return page };
     let key_hashes = key_hashes(&schema::table(base.table).unwrap().key_in_order(), &base.rows).unwrap();
-    FlatPage { key_hashes, ..page }
+    let mut buffer = Vec::new();
+    let mut answer_hash = |answer: Option<&str>| answer.map_or(0, |answer| canonical_hash(answer, &mut buffer));
+    let answers = base.rows.column_by_name("answer_json").map(|column| column.as_string::<i32>());
+    let answer_hashes = answers.map(|answers| answers.iter().map(&mut answer_hash).collect()).unwrap_or_default();
+    FlatPage { key_hashes, answer_hashes, ..page }
 }
 
 /// Adds rejects to a page.
@@ -219,6 +229,45 @@ pub(in crate::load) fn with_rejects(mut page: FlatPage, rejects: Vec<Reject>) ->
     page.records += rejects.len();
     page.rejects = rejects;
     page
+}
+
+/// Pages with nothing but the wanted rows and columns, as `flatten` builds them from a spool.
+pub(in crate::load) struct WantedRows<'p>(pub &'p [FlatPage]);
+
+impl Pages for WantedRows<'_> {
+    fn for_each(
+        &self,
+        wanted: Wanted<'_>,
+        take: &mut dyn FnMut(&FlatPage) -> Result<(), LoadError>,
+    ) -> Result<(), LoadError> {
+        self.0.iter().enumerate().try_for_each(|(page_number, page)| match wanted.detail(page_number) {
+            PageDetail::Rows => take(page),
+            PageDetail::Summary => take(&summary(page)),
+            PageDetail::Records(records) => take(&part(page, &records)),
+        })
+    }
+}
+
+fn summary(page: &FlatPage) -> FlatPage {
+    let summarized = |batch: &TableBatch| {
+        let (table, schema) = (schema::table(batch.table).unwrap(), batch.rows.schema());
+        let columns = (0..schema.fields().len()).filter(|index| table.is_in_summary(schema.field(*index).name()));
+        let rows = batch.rows.project(&columns.collect::<Vec<_>>()).unwrap();
+        (rows.num_columns() > 0).then_some(TableBatch { table: batch.table, rows })
+    };
+    FlatPage { batches: page.batches.iter().filter_map(summarized).collect(), is_summary: true, ..page.clone() }
+}
+
+fn part(page: &FlatPage, records: &RecordSet) -> FlatPage {
+    let is_wanted = |rows: &RecordBatch| -> BooleanArray {
+        let numbers = rows.column_by_name("_record").unwrap().as_primitive::<Int64Type>();
+        numbers.values().iter().map(|record| Some(records.contains(*record))).collect()
+    };
+    let part = page.batches.iter().map(|batch| {
+        let rows = filter_record_batch(&batch.rows, &is_wanted(&batch.rows)).unwrap();
+        TableBatch { table: batch.table, rows }
+    });
+    with_keys(FlatPage { batches: part.filter(|batch| batch.rows.num_rows() > 0).collect(), ..FlatPage::default() })
 }
 
 /// Builds the batch of a table; `None` without rows.

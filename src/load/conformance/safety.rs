@@ -10,7 +10,7 @@ use super::{
     pages::{answer, answers_scan, page, scan, survey_page},
 };
 use crate::{
-    load::{CommitOptions, LedgerEntry, LoadError, Pages, RowCounts},
+    load::{CommitOptions, LedgerEntry, LoadError, Pages, RowCounts, Wanted},
     model::{Flag, FlagSet, FlatPage, Proof, Stream},
 };
 
@@ -50,9 +50,40 @@ pub(in crate::load) fn p2_a_failure_before_commit_leaves_nothing(lab: &mut Lab) 
 struct Torn;
 
 impl Pages for Torn {
-    fn for_each(&self, take: &mut dyn FnMut(&FlatPage) -> Result<(), LoadError>) -> Result<(), LoadError> {
+    fn for_each(
+        &self,
+        _: Wanted<'_>,
+        take: &mut dyn FnMut(&FlatPage) -> Result<(), LoadError>,
+    ) -> Result<(), LoadError> {
         take(&page(&[answer("c", 1, "lost")]))?;
         Err(LoadError::Pages("the disk is gone".into()))
+    }
+}
+
+pub(in crate::load) fn p1_a_page_that_lacks_a_record_is_refused(lab: &mut Lab) {
+    let answers = [answer("a", 0, "one"), answer("b", 0, "two")];
+    for lacking in [page(&answers[..1]), FlatPage { is_summary: true, ..page(&answers) }, FlatPage::default()] {
+        let pages = OtherRows { summary: page(&answers), rows: lacking };
+        let applied = lab.warehouse().apply(&answers_scan(0, 0, 1), &pages, &CommitOptions::default());
+        assert!(matches!(applied, Err(LoadError::Bug(_))));
+    }
+    lab.apply(&answers_scan(0, 0, 1), &[page(&answers)]);
+    assert_eq!(lab.rows("SELECT answer_text FROM responses ORDER BY 1"), ["one", "two"]);
+}
+
+/// A page that has other rows in the second reading.
+struct OtherRows {
+    summary: FlatPage,
+    rows: FlatPage,
+}
+
+impl Pages for OtherRows {
+    fn for_each(
+        &self,
+        wanted: Wanted<'_>,
+        take: &mut dyn FnMut(&FlatPage) -> Result<(), LoadError>,
+    ) -> Result<(), LoadError> {
+        take(if matches!(wanted, Wanted::Summaries) { &self.summary } else { &self.rows })
     }
 }
 

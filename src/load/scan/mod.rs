@@ -1,12 +1,12 @@
 //! Applies complete scans to a store: classifies each row, and writes what changed (promises P1, P2, P4).
 //!
-//! 1. Read the pages once, and keep the key and the hashes of each record ([`staged`]).
+//! 1. Read the summaries of the pages, and keep the key and the hashes of each record ([`staged`]).
 //! 2. Read the keys and hashes of the stored rows of the window, and of rows outside it whose keys the scan returned
 //!    ([`stored`]).
 //! 3. [`classify()`], a pure function, decides what becomes of each record and of each stored row.
 //! 4. Read all columns of the stored rows that change or may change.
-//! 5. Read the pages again and write the changes ([`mod@write`]): base table, children, history, snapshots, versions.
-//!    Steps 4 and 5 are skipped if no row changes.
+//! 5. Read the pages again, only the records that may be written, and write the changes ([`mod@write`]): base table,
+//!    children, history, snapshots, versions. Steps 4 and 5 are skipped if no row changes.
 //! 6. Write the rejects that are not stored yet.
 //!
 //! The stored row of a record is searched near the record's creation time. A record that is new there can have the key
@@ -35,9 +35,10 @@ mod value_hashes;
 mod verify;
 mod versions;
 mod write;
+mod write_input;
 
 pub(in crate::load) use memory::ScanMemory;
-pub use pages::Pages;
+pub use pages::{Pages, Wanted};
 pub(in crate::load) use superseded::losers_of_vanished;
 pub(in crate::load) use unique_keys::{CountCorrection, resolve_all, resolve_range};
 pub(in crate::load) use verify::differences;
@@ -50,7 +51,8 @@ use self::{
     rejects::RejectCounts,
     staged::StagedScan,
     stored::{OldRows, StoredRows},
-    write::{ScanWriter, WriteInput, WriteResult},
+    write::{ScanWriter, WriteResult},
+    write_input::WriteInput,
 };
 use super::{LoadError, RowCounts, VanishPolicy, store::BufferedStore};
 use crate::model::{Flag, Scan, Stream};
@@ -109,7 +111,8 @@ fn write_pages(store: &mut BufferedStore, pages: &dyn Pages, input: WriteInput<'
     let WriteInput { scan, staged, classification, old, .. } = input;
     let base = staged.base;
     let mut writer = ScanWriter::begin(store, input)?;
-    pages.for_each(&mut |page| writer.write_page(store, page))?;
+    let records_of = |page_number| input.records_to_write(page_number);
+    pages.for_each(Wanted::Records(&records_of), &mut |page| writer.write_page(store, page))?;
     let mut written = writer.written;
     returned::mark(store, scan, base, &written.returned)?;
     let vanished = || old.take(base, classification.vanished.iter().copied());
@@ -151,11 +154,11 @@ fn write_rejects(
     rejects::write(store, scan, &new)
 }
 
-/// Reads all pages once and summarizes them.
+/// Reads the summaries of all pages once.
 fn stage(scan: &Scan, pages: &dyn Pages) -> Result<StagedScan, LoadError> {
     let mut staged = StagedScan::new(scan)?;
     let mut page_number = 0;
-    pages.for_each(&mut |page| {
+    pages.for_each(Wanted::Summaries, &mut |page| {
         staged.add(scan, page_number, page)?;
         page_number += 1;
         Ok(())

@@ -1,21 +1,18 @@
-//! Key, hash and times of the records of a scan, and of stored rows, without the other columns; sets of records
-//! of a page.
+//! Key, hash and times of the records of a scan, and of stored rows, without the other columns; rows of sets of
+//! records.
 
 use arrow::{
     array::{Array as _, ArrowPrimitiveType, BooleanArray, PrimitiveArray, RecordBatch},
     compute::filter_record_batch,
 };
 
-use xxhash_rust::xxh3::xxh3_64;
-
 use crate::{
-    json::write_canonical,
     load::{
         LoadError,
         error::invalid_rows,
-        store::{number_column, text_column, time_column},
+        store::{number_column, time_column},
     },
-    model::{FlatPage, key_hashes},
+    model::{FlatPage, RecordSet, key_hashes},
     schema::{RECORD_COLUMN, ROW_HASH_COLUMN, Table},
 };
 
@@ -67,31 +64,26 @@ pub(super) const NEVER_US: i64 = i64::MIN;
 const ANSWER_COLUMN: &str = "answer_json";
 
 /// Reads the records of a page that have a row in the base table, in page order. Fails if the number of key hashes of
-/// the page differs from the number of these rows.
+/// the page differs from the number of these rows, or if answers have no hashes.
 pub(super) fn records_of(base: &Table, page: &FlatPage) -> Result<Vec<Record>, LoadError> {
     let rows = page.table(&base.name);
     let count = rows.map_or(0, RecordBatch::num_rows);
     if page.key_hashes.len() != count {
         return Err(LoadError::Bug(format!("{} key hashes for {count} rows", page.key_hashes.len())));
     }
+    if base.column(ANSWER_COLUMN).is_some() && page.answer_hashes.len() != count {
+        return Err(LoadError::Bug(format!("{} hashes of answers for {count} rows", page.answer_hashes.len())));
+    }
     let Some(rows) = rows else { return Ok(Vec::new()) };
     let contents = number_column(rows, ROW_HASH_COLUMN)?.values();
     let created = base.partition.as_deref().map(|column| time_column(rows, column)).transpose()?;
     let updated = base.column("updated_at").map(|column| time_column(rows, &column.name)).transpose()?;
-    let answers = base.column(ANSWER_COLUMN).map(|column| text_column(rows, &column.name)).transpose()?;
-    let mut spelled = Vec::new();
-    let mut answer_hash = |row: usize| {
-        let answer = answers.filter(|answers| answers.is_valid(row)).map(|answers| answers.value(row))?;
-        spelled.clear();
-        write_canonical(answer, &[], &mut spelled);
-        Some(xxh3_64(&spelled).cast_signed())
-    };
     let record = |(row, (key, content)): (usize, (&u128, &i64))| Record {
         key: *key,
         content: *content,
         created_us: value(created, row).unwrap_or(0),
         updated_us: value(updated, row).unwrap_or(NEVER_US),
-        answer: answer_hash(row).unwrap_or(0),
+        answer: page.answer_hashes.get(row).copied().unwrap_or(0),
     };
     Ok(page.key_hashes.iter().zip(contents).enumerate().map(record).collect())
 }
@@ -160,49 +152,13 @@ pub(super) fn rows_where(
     }
 }
 
-/// A set of records of a page: for each record number (from 0), true if the record is in the set.
-#[derive(Debug, Default)]
-pub(super) struct RecordSet(Vec<bool>);
-
-impl RecordSet {
-    /// Creates the set of the records to which the rows belong.
-    pub fn of(rows: &RecordBatch) -> Result<Self, LoadError> {
-        let mut records = Self::default();
-        records.add(rows, 0..rows.num_rows())?;
-        Ok(records)
-    }
-
-    /// Adds the records to which the rows with these indexes belong.
-    pub fn add(&mut self, rows: &RecordBatch, row_indexes: impl Iterator<Item = usize>) -> Result<(), LoadError> {
-        let records = number_column(rows, RECORD_COLUMN)?.values();
-        row_indexes.filter_map(|row| records.get(row)).for_each(|record| self.insert(*record));
-        Ok(())
-    }
-
-    /// Adds a record. Ignores a negative number.
-    fn insert(&mut self, record: i64) {
-        let Ok(number) = usize::try_from(record) else { return };
-        if self.0.len() <= number {
-            self.0.resize(number + 1, false);
-        }
-        self.0.iter_mut().skip(number).take(1).for_each(|present| *present = true);
-    }
-
-    fn contains(&self, record: i64) -> bool {
-        usize::try_from(record).is_ok_and(|number| self.0.get(number).copied().unwrap_or(false))
-    }
-
-    /// Returns the rows of `rows`, a batch of `table`, that belong to records of the set.
-    pub fn rows_of(&self, table: &Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
-        let records = number_column(rows, RECORD_COLUMN)?.values();
-        rows_where(table, rows, |row| records.get(row).is_some_and(|record| self.contains(*record)))
-    }
+/// Returns the record of each row of a page, by its index in the page.
+pub(super) fn records_of_rows(rows: &RecordBatch) -> Result<&[i64], LoadError> {
+    Ok(number_column(rows, RECORD_COLUMN)?.values())
 }
 
-impl FromIterator<i64> for RecordSet {
-    fn from_iter<T: IntoIterator<Item = i64>>(records: T) -> Self {
-        let mut set = Self::default();
-        records.into_iter().for_each(|record| set.insert(record));
-        set
-    }
+/// Returns the rows of `rows`, a batch of `table`, that belong to records of the set.
+pub(super) fn rows_of_records(table: &Table, rows: &RecordBatch, wanted: &RecordSet) -> Result<RecordBatch, LoadError> {
+    let records = records_of_rows(rows)?;
+    rows_where(table, rows, |row| records.get(row).is_some_and(|record| wanted.contains(*record)))
 }

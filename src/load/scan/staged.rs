@@ -1,18 +1,18 @@
 //! Summary of a scan without its rows: keys and hashes of its records, its rejects, and the earliest snapshot of each
 //! session.
 //!
-//! The summary takes about 64 bytes for each record. The rows stay in the pages, and are read again when they are
-//! written.
+//! The summary takes about 64 bytes for each record. The rows stay in the pages. Rows that are written are read again.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
-use arrow::array::{Array as _, ArrayRef, RecordBatch, StringArray};
+use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use foldhash::{HashMap, HashMapExt as _, HashSet};
 
 use super::{
+    pages::check_columns,
     records::{Record, records_of, rows_where},
     rejects,
-    stamps::{includes_snapshots, is_filled_by},
+    stamps::includes_snapshots,
 };
 use crate::{
     load::{
@@ -31,6 +31,8 @@ pub(in crate::load) struct StagedScan {
     pub base: &'static Table,
     /// The records of all pages, in order.
     pub records: Vec<Record>,
+    /// Where the records of each page are in `records`.
+    pub pages: Vec<StagedPage>,
     /// Number of records of all pages, rejects included.
     pub rows_read: u64,
     /// Rejects by [`rejects::record_hash`]. If several rejects have the same hash, the first is kept.
@@ -46,6 +48,42 @@ pub(in crate::load) struct StagedScan {
     /// Keys that were requested, found or not. Used only for scans of users, which request records by key.
     pub requested_keys: KeySet,
     pub snapshots: StagedSnapshots,
+}
+
+/// The records of a page, as indexes in [`StagedScan::records`].
+#[derive(Debug)]
+pub(in crate::load) struct StagedPage {
+    pub records: Range<usize>,
+    /// The index of each record in the page; empty if every record of the page has a row, so that the indexes are 0, 1,
+    /// 2 and so on.
+    numbers: Vec<i64>,
+}
+
+impl StagedPage {
+    /// `rows` are the page's rows of the base table; `first` is the index of the first of their records.
+    fn new(first: usize, rows: Option<&RecordBatch>) -> Result<Self, LoadError> {
+        let numbers = rows.map(|rows| number_column(rows, RECORD_COLUMN)).transpose()?;
+        let numbers = numbers.map_or(&[][..], |numbers| numbers.values());
+        let is_gapless = numbers.last().is_none_or(|last| *last + 1 == numbers.len() as i64);
+        let records = first..first + numbers.len();
+        Ok(Self { records, numbers: if is_gapless { Vec::new() } else { numbers.to_vec() } })
+    }
+
+    /// Returns the index in the page of a record, which is given by its index in [`StagedScan::records`].
+    pub fn number(&self, record: usize) -> i64 {
+        let row = record.saturating_sub(self.records.start);
+        self.numbers.get(row).copied().unwrap_or(row as i64)
+    }
+
+    /// Returns the index in [`StagedScan::records`] of a record, which is given by its index in the page. `None` if the
+    /// record has no row.
+    pub fn record(&self, number: i64) -> Option<usize> {
+        let row = match self.numbers.is_empty() {
+            true => usize::try_from(number).ok()?,
+            false => self.numbers.binary_search(&number).ok()?,
+        };
+        Some(self.records.start + row).filter(|record| self.records.contains(record))
+    }
 }
 
 /// The earliest snapshot of each session of the scan.
@@ -84,6 +122,7 @@ impl StagedScan {
         Ok(Self {
             base,
             records: Vec::new(),
+            pages: Vec::new(),
             rows_read: 0,
             rejects: BTreeMap::new(),
             has_broken_records: false,
@@ -101,10 +140,9 @@ impl StagedScan {
 
     /// Adds the next page. `page_number` counts from 0. Fails if a batch of the page does not fit its table.
     pub fn add(&mut self, scan: &Scan, page_number: usize, page: &FlatPage) -> Result<(), LoadError> {
-        for batch in &page.batches {
-            check_columns(contract(batch.table)?, scan, &batch.rows)?;
-        }
+        check_columns(scan, page)?;
         let records = records_of(self.base, page)?;
+        self.pages.push(StagedPage::new(self.records.len(), page.table(&self.base.name))?);
         if let Some(rows) = page.table(&self.base.name) {
             self.note_records_outside(scan, rows, &records)?;
             if self.base.partition.is_none() {
@@ -177,19 +215,4 @@ fn absent_keys(base: &Table, keys: &[String]) -> Result<RecordBatch, LoadError> 
         [name] => RecordBatch::try_from_iter([(name.as_str(), column)]).map_err(invalid_rows(base)),
         _ => Err(LoadError::Bug(format!("{} is not requested by key", base.name))),
     }
-}
-
-/// Returns an error if the scan's stream does not fill the table, or if the batch does not fit the table. A batch fits
-/// if it has the same columns in the same order, and no NULL where the table allows none.
-fn check_columns(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result<(), LoadError> {
-    if !is_filled_by(table, scan) {
-        return Err(LoadError::Bug(format!("{} is not filled by {}", table.name, scan.scope.stream)));
-    }
-    let (wanted, found) = (table.flat_schema(), rows.schema());
-    let fits = wanted.fields().len() == found.fields().len()
-        && wanted.fields().iter().zip(found.fields()).zip(rows.columns()).all(|((wanted, found), values)| {
-            let nulls_fit = wanted.is_nullable() || values.null_count() == 0;
-            wanted.name() == found.name() && wanted.data_type() == found.data_type() && nulls_fit
-        });
-    if fits { Ok(()) } else { Err(LoadError::Bug(format!("the columns of {} are {found}", table.name))) }
 }

@@ -14,7 +14,7 @@ use super::{
     child_digests::ChildDigests,
     classify::{Classification, ClassifyOptions, RecordChange, classify},
     classify_options,
-    pages::Pages,
+    pages::{Pages, Wanted},
     records::{Record, StoredRow, stored_rows},
     rejects,
     row_difference::Comparer,
@@ -115,7 +115,7 @@ pub(in crate::load) fn differences(
     let staged = stage(scan, pages)?;
     let stored = StoredRows::of_window(store, scan, &staged)?;
     let mut comparison = Comparison::new(store, scan, &staged, &stored)?;
-    pages.for_each(&mut |page| comparison.compare_page(page))?;
+    pages.for_each(Wanted::Rows, &mut |page| comparison.compare_page(page))?;
     comparison.compare_children();
     let new = snapshots::find(store, &staged.snapshots)?;
     comparison.compare_snapshots(&new);

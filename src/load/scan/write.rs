@@ -8,18 +8,17 @@ use foldhash::HashSet;
 
 use super::{
     child_digests::{ChildDigests, move_with_parents},
-    classify::{Classification, RecordChange, UpdateCause},
+    classify::{RecordChange, UpdateCause},
     collisions::have_lost,
-    records::{Record, RecordSet, rows_where},
+    pages::check_columns,
+    records::{Record, records_of_rows, rows_of_records, rows_where},
     returned::vanished_rows,
     row_difference::{Comparer, PageComparison, RowDifference},
-    snapshots::NewSnapshots,
-    staged::StagedScan,
     stamps::{
         column_of, ended_versions, includes_child, is_requested, new_rows, not_later_than_scan, rows_of, stamp,
         started, text,
     },
-    stored::{OldRows, StoredRows},
+    write_input::WriteInput,
 };
 use crate::{
     load::{
@@ -28,7 +27,7 @@ use crate::{
         error::invalid_rows,
         store::{BufferedStore, Filter, TableChange, removal_keys, time_column},
     },
-    model::{Flag, FlatPage, Scan, Stream},
+    model::{Flag, FlatPage, RecordSet, Stream},
     schema::{Table, children_of, history_of, version_tables_of},
 };
 
@@ -89,17 +88,6 @@ pub(super) struct WriteResult {
     pub stored_losers: Vec<RecordBatch>,
 }
 
-/// A scan with its summary, its classification and the stored rows that it is compared with.
-#[derive(Clone, Copy)]
-pub(super) struct WriteInput<'a> {
-    pub scan: &'a Scan,
-    pub staged: &'a StagedScan,
-    pub stored: &'a StoredRows,
-    pub classification: &'a Classification,
-    pub old: &'a OldRows,
-    pub snapshots: &'a NewSnapshots,
-}
-
 /// Writes the pages of a scan, each once and in order.
 pub(super) struct ScanWriter<'a> {
     input: WriteInput<'a>,
@@ -111,8 +99,6 @@ pub(super) struct ScanWriter<'a> {
     stored_children: Option<ChildDigests>,
     /// True if the stream has tables of versions, which are written after the last page.
     keeps_versions: bool,
-    /// Index of the first record of the next page.
-    next_record: usize,
     /// Number of the next page.
     next_page: usize,
     pub written: WriteResult,
@@ -133,7 +119,6 @@ impl<'a> ScanWriter<'a> {
             collision_losers: classification.collision_losers.iter().copied().collect(),
             stored_children: stored_children.transpose()?,
             keeps_versions: matches!(stream, Stream::Surveys | Stream::Users),
-            next_record: 0,
             next_page: 0,
             written: WriteResult::default(),
         };
@@ -211,24 +196,24 @@ impl<'a> ScanWriter<'a> {
     }
 
     /// Writes the changes of the next page: new and replaced rows with their child rows, and the edited rows to the
-    /// history. Collects what is written after the last page. Fails if the pages have more records than in the first
-    /// reading.
+    /// history. Collects what is written after the last page. Fails if the page has other records than in the first
+    /// reading, or lacks one that is written.
     pub fn write_page(&mut self, store: &mut BufferedStore, page: &FlatPage) -> Result<(), LoadError> {
         let page_number = self.next_page;
         self.next_page += 1;
+        check_columns(self.input.scan, page)?;
         self.write_snapshots(store, page, page_number)?;
         let base = self.base();
+        let records = self.input.records_of(page, page_number)?;
         let Some(rows) = page.table(&base.name) else { return Ok(()) };
-        let first_record = self.next_record;
-        self.next_record += rows.num_rows();
-        let record_changes = self.input.classification.records.get(first_record..self.next_record);
-        let record_changes =
-            record_changes.ok_or_else(|| LoadError::Bug("a page has other records than before".to_owned()))?;
+        let change = |record: &usize| self.input.classification.records.get(*record).copied();
+        let record_changes: Vec<RecordChange> = records.iter().filter_map(change).collect();
         if !self.collision_losers.is_empty() {
-            let lost = rows_where(base, rows, |row| self.collision_losers.contains(&(first_record + row)))?;
+            let is_loser = |row: usize| records.get(row).is_some_and(|record| self.collision_losers.contains(record));
+            let lost = rows_where(base, rows, is_loser)?;
             self.written.collision_losers.extend((lost.num_rows() > 0).then_some(lost));
         }
-        let replacements = self.replacements(page, rows, record_changes)?;
+        let replacements = self.replacements(page, rows, &record_changes)?;
         let (moved, changes): (Vec<RowReplacement>, Vec<RowReplacement>) =
             replacements.into_iter().partition(|change| change.kind == ChangeKind::Moved);
         self.write_moved(store, rows, &moved)?;
@@ -253,7 +238,7 @@ impl<'a> ScanWriter<'a> {
         let writes = PageWrites { rows, new: &new, old: &old, changed: &changed, changes: &changes };
         self.write_children(store, page, &writes)?;
         if self.keeps_versions {
-            self.collect_versions(page, rows, record_changes, &changes)?;
+            self.collect_versions(page, rows, &record_changes, &changes)?;
         }
         Ok(())
     }
@@ -412,13 +397,14 @@ impl<'a> ScanWriter<'a> {
             }
             let is_replaced = |row: usize| changes.get(row).is_some_and(|change| change.replaces_children(child));
             let replaced = rows_where(base, writes.old, is_replaced)?;
-            let changed = changes.iter().filter(|change| change.replaces_children(child)).map(|change| change.row);
-            let mut records = RecordSet::of(writes.new)?;
-            records.add(writes.rows, changed)?;
+            let all = records_of_rows(writes.rows)?;
+            let changed = changes.iter().filter(|change| change.replaces_children(child));
+            let changed = changed.filter_map(|change| all.get(change.row));
+            let records: RecordSet = records_of_rows(writes.new)?.iter().chain(changed).copied().collect();
             let mut change = TableChange::new(child);
             change.remove(&removal_keys(base, &replaced, child)?)?;
             if let Some(rows) = page.table(&child.name) {
-                change.add(new_rows(child, self.input.scan, &records.rows_of(child, rows)?)?);
+                change.add(new_rows(child, self.input.scan, &rows_of_records(child, rows, &records)?)?);
             }
             store.change(change)?;
         }
@@ -432,10 +418,10 @@ impl<'a> ScanWriter<'a> {
             return Ok(());
         }
         let table = contract("visitor_snapshots")?;
-        let records = RecordSet::from_iter(records.iter().map(|new| new.record));
+        let records: RecordSet = records.iter().map(|new| new.record).collect();
         for target in std::iter::once(table).chain(children_of(&table.name)) {
             let Some(rows) = page.table(&target.name) else { continue };
-            let rows = records.rows_of(target, rows)?;
+            let rows = rows_of_records(target, rows, &records)?;
             let mut change = TableChange::new(target);
             change.add(self.input.snapshots.rows(target, self.input.scan, page_number, &rows)?);
             store.change(change)?;
@@ -457,11 +443,11 @@ impl<'a> ScanWriter<'a> {
             matches!(record_changes.get(row), Some(RecordChange::New)) || changes.iter().any(|change| change.row == row)
         };
         let written = rows_where(base, rows, is_written)?;
-        let records = RecordSet::of(&written)?;
+        let records: RecordSet = records_of_rows(&written)?.iter().copied().collect();
         for versions in version_tables_of(&base.name) {
             // A table of versions without a child table is filled by `flatten` under its own name.
             if let Some(rows) = page.table(versions.versions_of.as_deref().unwrap_or(&versions.name)) {
-                self.written.version_rows.push((&versions.name, records.rows_of(versions, rows)?));
+                self.written.version_rows.push((&versions.name, rows_of_records(versions, rows, &records)?));
             }
         }
         self.written.changed.push(written);

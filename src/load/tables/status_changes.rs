@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     load::{
-        LoadError, Pages,
+        LoadError, Pages, Wanted,
         contract::contract,
         store::{BufferedStore, Filter, KeySet, TableChange, number_column},
     },
@@ -48,7 +48,7 @@ impl SeenSurveys {
     /// Reads the ids of the surveys in the pages of a scan.
     pub fn of(scan: &Scan, pages: &dyn Pages) -> Result<Self, LoadError> {
         let mut ids = BTreeSet::new();
-        pages.for_each(&mut |page| {
+        pages.for_each(Wanted::Summaries, &mut |page| {
             if let Some(rows) = page.table("surveys") {
                 ids.extend(number_column(rows, "id")?.values().iter().copied());
             }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     archive::read_pages,
-    load::{CommitOptions, LoadError, Pages, Warehouse},
+    load::{CommitOptions, LoadError, Pages, Wanted, Warehouse},
     model::{Activity, FlatPage, Stream, TimeAccount},
     person::Suppression,
     pipeline::{
@@ -219,15 +219,19 @@ struct ScanPages<'a> {
 }
 
 impl Pages for ScanPages<'_> {
-    fn for_each(&self, take: &mut dyn FnMut(&FlatPage) -> Result<(), LoadError>) -> Result<(), LoadError> {
+    fn for_each(
+        &self,
+        wanted: Wanted<'_>,
+        take: &mut dyn FnMut(&FlatPage) -> Result<(), LoadError>,
+    ) -> Result<(), LoadError> {
         if let Some(mut pages) = self.buffer.and_then(ScanPageBuffer::pages) {
             return pages.try_for_each(take);
         }
         let scan = &self.archived.scan;
         let rules = self.filter.drift.of(scan.scope.stream);
-        for body in read_pages(&self.archived.path).map_err(PipelineError::Archive)? {
+        for (page_number, body) in read_pages(&self.archived.path).map_err(PipelineError::Archive)?.enumerate() {
             let body = body.map_err(PipelineError::Archive)?;
-            take(&flatten(scan, rules, &body, self.filter.suppression)?)?;
+            take(&flatten(scan, rules, &body, self.filter.suppression, &wanted.detail(page_number))?)?;
         }
         Ok(())
     }

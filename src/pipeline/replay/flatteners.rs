@@ -12,8 +12,8 @@ use std::{
 
 use crate::pipeline::{error::PipelineError, scan::commit::check_drift};
 use crate::{
-    flatten::flatten_page,
-    model::{Activity, DriftRules, FlatPage, Scan, TimeAccount},
+    flatten::flatten_in_detail,
+    model::{Activity, DriftRules, FlatPage, PageDetail, Scan, TimeAccount},
     person::Suppression,
 };
 
@@ -137,7 +137,7 @@ fn flatten_all(
         let next = requests.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok((ArchivedPage { scan, rules, body }, done)) = next else { return };
         let _busy = account.enter(Activity::Parse);
-        let page = flatten(&scan, rules, &body, suppression);
+        let page = flatten(&scan, rules, &body, suppression, &PageDetail::Rows);
         let result = page.map(|page| Box::new(FlattenedPage { page, owner: owner.clone() }));
         // The receiver is gone if the replay has ended.
         let _ = done.send(result);
@@ -151,10 +151,11 @@ pub(super) fn flatten(
     rules: DriftRules,
     body: &[u8],
     suppression: &Suppression,
+    detail: &PageDetail,
 ) -> Result<FlatPage, PipelineError> {
     let redacted = suppression.filtered(scan, body);
     let body = redacted.as_ref().map_or(body, |redacted| &redacted.body);
-    let page = flatten_page(scan.scope.stream, body, rules)?;
+    let page = flatten_in_detail(scan.scope.stream, body, rules, detail)?;
     check_drift(scan.scope.stream, rules, &page.drift)?;
     Ok(page)
 }

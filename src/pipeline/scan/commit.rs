@@ -9,7 +9,7 @@ use futures::future::join_all;
 
 use crate::{
     clock,
-    load::{Applied, CommitOptions, LedgerEntry, RowCounts},
+    load::{Applied, CommitOptions, LedgerEntry, RowCounts, Wanted},
     model::{Activity, Drift, DriftMode, DriftRules, NEEDS_RECHECK_MS, Proof, Scan, Scope, Stream, Window},
     pipeline::{
         drift::Frozen,
@@ -268,7 +268,7 @@ fn check(context: &SyncContext, pulled: &CompletedScan) -> Result<(), PipelineEr
         return Ok(());
     }
     let mut drift = Drift::default();
-    pulled.buffer.for_each(&pulled.spool, |page| {
+    pulled.buffer.for_each(&pulled.spool, Wanted::Summaries, |page| {
         drift.merge(&page.drift);
         Ok::<(), PipelineError>(())
     })?;

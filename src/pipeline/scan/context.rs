@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{
     archive::Archive,
-    flatten::flatten_page,
-    model::{DriftPolicy, FlatPage, Stream, TimeAccount},
+    flatten::flatten_in_detail,
+    model::{DriftPolicy, FlatPage, PageDetail, Stream, TimeAccount},
     person::Suppression,
     pipeline::{
         assemble::suppression,
@@ -64,9 +64,19 @@ impl SyncContext {
         })
     }
 
+    /// Flattens a page of a list by the stream's drift rules, but builds only the rows and columns of `detail`.
+    pub fn flatten_in_detail(
+        &self,
+        stream: Stream,
+        body: &[u8],
+        detail: &PageDetail,
+    ) -> Result<FlatPage, PipelineError> {
+        Ok(flatten_in_detail(stream, body, self.drift.of(stream), detail)?)
+    }
+
     /// Flattens a page of a list by the stream's drift rules.
     pub fn flatten(&self, stream: Stream, body: &[u8]) -> Result<FlatPage, PipelineError> {
-        Ok(flatten_page(stream, body, self.drift.of(stream))?)
+        self.flatten_in_detail(stream, body, &PageDetail::Rows)
     }
 
     /// Locks the checkpoints. A panic cannot leave SQLite in the middle of a change, so a poisoned lock is fine.

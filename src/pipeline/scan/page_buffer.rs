@@ -12,8 +12,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     archive::{ArchiveError, read_pages},
-    flatten::flatten_page,
-    model::{DriftRules, FlatPage, Stream},
+    flatten::flatten_in_detail,
+    load::Wanted,
+    model::{DriftRules, FlatPage, PageDetail, Stream},
     pipeline::{
         error::PipelineError,
         memory::{ByteBudget, Memory, Reservation},
@@ -83,7 +84,7 @@ impl Budget {
         let sizes = sizes.entry(stream).or_default();
         sizes.rows += page.records;
         sizes.flat_bytes += page.memory_bytes();
-        sizes.long_text_bytes += page.long_text_bytes();
+        sizes.long_text_bytes += page.long_text_bytes;
     }
 
     /// Returns the maximum number of rows of the next window: their long texts are expected to take a quarter of their
@@ -128,12 +129,15 @@ pub struct PageBuffer {
     pages: Vec<(FlatPage, Reservation)>,
     /// True if all pages have to be read from the spool: one page did not fit, or an earlier run pulled a page.
     is_spooled: bool,
+    /// True if the pages in memory are summaries: rows have to be read from the spool.
+    has_summaries: bool,
 }
 
 impl PageBuffer {
     /// Creates an empty buffer.
     pub fn new(budget: &Budget, stream: Stream, rules: DriftRules) -> Self {
-        Self { budget: budget.clone(), stream, rules, pages: Vec::new(), is_spooled: false }
+        let pages = Vec::new();
+        Self { budget: budget.clone(), stream, rules, pages, is_spooled: false, has_summaries: false }
     }
 
     /// Creates a buffer for a scan whose first pages are only in the spool.
@@ -141,6 +145,18 @@ impl PageBuffer {
         let mut buffer = Self::new(budget, stream, rules);
         buffer.is_spooled = true;
         buffer
+    }
+
+    /// Creates an empty buffer for summaries of pages. The rows that are wanted are read from the spool.
+    pub fn of_summaries(budget: &Budget, stream: Stream, rules: DriftRules) -> Self {
+        let mut buffer = Self::new(budget, stream, rules);
+        buffer.has_summaries = true;
+        buffer
+    }
+
+    /// Returns what has to be built of a page for this buffer.
+    pub fn detail(&self) -> PageDetail {
+        if self.has_summaries { PageDetail::Summary } else { PageDetail::Rows }
     }
 
     /// Adds a page. If the page does not fit, drops all pages from memory; [`Self::for_each`] then reads the spool.
@@ -154,8 +170,8 @@ impl PageBuffer {
         }
     }
 
-    fn parse(&self, body: &[u8]) -> Result<FlatPage, PipelineError> {
-        Ok(flatten_page(self.stream, body, self.rules)?)
+    fn parse(&self, body: &[u8], detail: &PageDetail) -> Result<FlatPage, PipelineError> {
+        Ok(flatten_in_detail(self.stream, body, self.rules, detail)?)
     }
 
     /// Drops all pages, because the window starts over.
@@ -170,14 +186,17 @@ impl PageBuffer {
         self.is_spooled = true;
     }
 
-    /// Passes each page to `apply`, in the order in which they were pulled. Reads the pages from `spool` if they are
-    /// not in memory. Fails if the spool has no end mark, because rows on lost pages would count as vanished.
+    /// Passes each page to `apply`, in the order in which they were pulled, with at least the `wanted` rows. Reads the
+    /// pages from `spool` if these rows are not in memory. Fails if the spool has no end mark, because rows on lost
+    /// pages would count as vanished.
     pub fn for_each<E: From<PipelineError>>(
         &self,
         spool: &Path,
+        wanted: Wanted<'_>,
         mut apply: impl FnMut(&FlatPage) -> Result<(), E>,
     ) -> Result<(), E> {
-        if !self.is_spooled {
+        let has_wanted = !self.has_summaries || matches!(wanted, Wanted::Summaries);
+        if !self.is_spooled && has_wanted {
             return self.pages.iter().try_for_each(|(page, _)| apply(page));
         }
         let mut pages = read_pages(spool).map_err(PipelineError::Archive)?;
@@ -185,7 +204,7 @@ impl PageBuffer {
         for body in pages.by_ref() {
             let body = body.map_err(PipelineError::Archive)?;
             let _large_body = self.budget.lock_large_body(body.len());
-            let page = self.parse(&body)?;
+            let page = self.parse(&body, &wanted.detail(count))?;
             apply(&page)?;
             count += 1;
         }
@@ -207,7 +226,7 @@ mod tests {
 
     fn keys(buffer: &PageBuffer) -> usize {
         let mut keys = 0;
-        let visited = buffer.for_each::<PipelineError>(Path::new("no spool"), |page| {
+        let visited = buffer.for_each::<PipelineError>(Path::new("no spool"), Wanted::Rows, |page| {
             keys += page.key_hashes.len();
             Ok(())
         });
@@ -219,7 +238,7 @@ mod tests {
     fn p8_pages_that_do_not_fit_free_their_memory_once() {
         let shares = Memory { pages: PAGE_BYTES_MAX, ..Memory::default() };
         let budget = Budget::new(shares);
-        let page = |buffer: &PageBuffer| buffer.parse(BODY).unwrap();
+        let page = |buffer: &PageBuffer| buffer.parse(BODY, &buffer.detail()).unwrap();
         let mut buffer = PageBuffer::new(&budget, Stream::Responses, DriftRules::default());
         let bytes = page(&buffer).memory_bytes();
         // Room for three pages.
@@ -238,5 +257,19 @@ mod tests {
         assert_eq!(budget.pages.reserved(), others);
         drop(buffer);
         assert_eq!(budget.pages.reserved(), others);
+    }
+
+    #[test]
+    fn p4_rows_of_summaries_are_read_from_the_spool() {
+        let budget = Budget::new(Memory { pages: PAGE_BYTES_MAX, ..Memory::default() });
+        let mut buffer = PageBuffer::of_summaries(&budget, Stream::Responses, DriftRules::default());
+        let page = buffer.parse(BODY, &buffer.detail()).unwrap();
+        assert!(page.is_summary);
+        buffer.push(page);
+        let read = |wanted| buffer.for_each::<PipelineError>(Path::new("no spool"), wanted, |_| Ok(()));
+        assert!(read(Wanted::Summaries).is_ok(), "summaries are in memory");
+        for wanted in [Wanted::Rows, Wanted::Records(&|_| [0].into_iter().collect())] {
+            assert!(matches!(read(wanted), Err(PipelineError::Archive(_))));
+        }
     }
 }

@@ -105,12 +105,14 @@ impl Pull {
     /// if its boundary has no conclusive probe, because rows that were created in the last millisecond of the page may
     /// be missing.
     async fn open(context: SyncContext, open: OpenScan) -> Result<(Pull, Option<FlatPage>), PipelineError> {
-        let OpenScan { scan, page_rows, spool, rows, next, end, boundaries: mut stored_boundaries, is_half } = open;
+        let OpenScan { scan, page_rows, spool, rows, next, end, boundaries: mut stored_boundaries, is_half, is_rescan } =
+            open;
         let (stream, is_new) = (scan.scope.stream, spool.pages() == 0);
         let rules = context.drift.of(stream);
-        let buffer = match is_new {
-            true => PageBuffer::new(&context.budget, stream, rules),
-            false => PageBuffer::spooled(&context.budget, stream, rules),
+        let buffer = match (is_new, is_rescan) {
+            (true, false) => PageBuffer::new(&context.budget, stream, rules),
+            (true, true) => PageBuffer::of_summaries(&context.budget, stream, rules),
+            (false, _) => PageBuffer::spooled(&context.budget, stream, rules),
         };
         let request = PageRequest { scope: scan.scope, window: scan.window, flags: scan.flags, page_rows, token: next };
         let walk = new_walk(&context, request.clone(), is_half);
@@ -302,6 +304,7 @@ impl Pull {
         let _processor = budget.processor().await;
         self.off_the_network(move |pull| {
             let (context, scan, stream, body) = (pull.context.clone(), pull.scan.clone(), pull.stream(), &body);
+            let detail = pull.buffer.detail();
             let _memory = memory;
             let write = || {
                 let _busy = context.account.enter(Activity::Write);
@@ -314,14 +317,14 @@ impl Pull {
             };
             let read = |body: &[u8]| {
                 let _busy = context.account.enter(Activity::Parse);
-                context.flatten(stream, body)
+                context.flatten_in_detail(stream, body, &detail)
             };
             let (redacted, flat) = in_parallel("keeps a page", write, || read(body));
             let (redacted, flat) = (redacted??, flat?);
             // The page boundary comes from the page as the service sent it, before records are removed.
             let moments = moments_of(stream, &flat);
             context.budget.record_sizes(stream, &flat);
-            pull.long_text_bytes += flat.long_text_bytes();
+            pull.long_text_bytes += flat.long_text_bytes;
             pull.buffer.push(match redacted {
                 Some(redacted) => read(&redacted.body)?,
                 None => flat,
@@ -343,7 +346,9 @@ impl Pull {
                 let _busy = pull.context.account.enter(Activity::Parse);
                 pull.buffer.push(match &redacted {
                     None => probe_page.flat,
-                    Some(redacted) => pull.context.flatten(pull.stream(), &redacted.body)?,
+                    Some(redacted) => {
+                        pull.context.flatten_in_detail(pull.stream(), &redacted.body, &pull.buffer.detail())?
+                    }
                 });
             }
             Ok(())

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     archive::Spool,
-    load::{LoadError, Pages, VanishPolicy},
+    load::{LoadError, Pages, VanishPolicy, Wanted},
     model::{Drift, EndStyle, FlatPage, PageToken, Proof, Scan},
     pipeline::{drift::ScanDrift, error::PipelineError},
     plan::page_boundaries::ScanBoundaries,
@@ -32,13 +32,15 @@ pub struct OpenScan {
     pub boundaries: StoredBoundaries,
     /// True if the window is a half of one that the service could not deliver.
     pub is_half: bool,
+    /// True if the warehouses probably have the rows of the window already, so that few records are written.
+    pub is_rescan: bool,
 }
 
 impl OpenScan {
     /// Creates a scan of a whole window, without pages.
     pub fn new(scan: Scan, page_rows: u32, spool: Spool) -> Self {
         let boundaries = StoredBoundaries::default();
-        Self { scan, page_rows, spool, rows: 0, next: None, end: None, boundaries, is_half: false }
+        Self { scan, page_rows, spool, rows: 0, next: None, end: None, boundaries, is_half: false, is_rescan: false }
     }
 }
 
@@ -98,9 +100,13 @@ impl<'p> PulledPages<'p> {
 }
 
 impl Pages for PulledPages<'_> {
-    fn for_each(&self, take: &mut dyn FnMut(&FlatPage) -> Result<(), LoadError>) -> Result<(), LoadError> {
+    fn for_each(
+        &self,
+        wanted: Wanted<'_>,
+        take: &mut dyn FnMut(&FlatPage) -> Result<(), LoadError>,
+    ) -> Result<(), LoadError> {
         let was_read = self.was_read.replace(true);
-        self.pulled.buffer.for_each(&self.pulled.spool, |page| {
+        self.pulled.buffer.for_each(&self.pulled.spool, wanted, |page| {
             if !was_read {
                 self.drift.borrow_mut().add(page);
             }

@@ -264,6 +264,7 @@ fn recover(context: &SyncContext, unfinished: UnfinishedScan) -> Result<Option<R
         end,
         boundaries,
         is_half: false,
+        is_rescan: false,
     }))))
 }
 

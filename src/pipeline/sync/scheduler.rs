@@ -160,12 +160,13 @@ impl Run {
             let context = self.context.clone();
             let scan = self.session.new_scan(&context.source, task.scope, task.window, task.flags);
             let (span, page_rows, is_half) = (window_span(&scan), task.page_rows, task.is_half);
+            let is_rescan = task.purpose.reason == Reason::Rescan || task.purpose.is_recheck;
             let scan = async move {
                 let opened = {
                     let context = context.clone();
                     blocking(move || begin(&context, scan, page_rows)).await??
                 };
-                pull(context, OpenScan { is_half, ..opened }).await
+                pull(context, OpenScan { is_half, is_rescan, ..opened }).await
             };
             pool.start(task, scan.instrument(span));
         }
