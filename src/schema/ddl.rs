@@ -46,6 +46,10 @@ impl ColumnType {
     }
 }
 
+/// Follows the type of the column `answer_json` in [`Table::create_sql`]. No view reads the column, and zstd is faster
+/// to write and smaller than what the engine would choose. The engine's own list of statements leaves it out.
+pub const ANSWER_COMPRESSION: &str = " USING COMPRESSION zstd";
+
 impl Table {
     /// Returns the begin of a relation that is `UNION ALL BY NAME` with Parquet files of the table: it has all columns
     /// and no rows. Without it, a column is an error if no file has it, because all files are of an earlier version.
@@ -64,8 +68,7 @@ impl Table {
             .iter()
             .map(|column| {
                 let null = if column.nullable { "" } else { " NOT NULL" };
-                // No view reads the column, and zstd is faster to write and smaller than what the engine would choose.
-                let compression = if column.name == "answer_json" { " USING COMPRESSION zstd" } else { "" };
+                let compression = if column.name == "answer_json" { ANSWER_COMPRESSION } else { "" };
                 let column_type = column.column_type.duckdb();
                 format!("    {} {column_type}{null}{compression}", quote_identifier(&column.name))
             })

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::load::{Identity, LoadError, engine::Engine};
 use crate::model::{DurableStep, is_same_service};
-use crate::schema::{self, Column, Table, quote_identifier, quote_text};
+use crate::schema::{self, ANSWER_COMPRESSION, Column, Table, quote_identifier, quote_text};
 
 /// Version of the file's layout. A file with a newer layout is refused, because writing could damage it.
 const FORMAT_VERSION: u32 = 1;
@@ -269,7 +269,8 @@ fn list(engine: &Engine) -> Result<BTreeMap<String, Option<String>>, LoadError> 
 fn match_contracts(objects: &BTreeMap<String, Option<String>>) -> bool {
     schema::tables().iter().all(|table| {
         let sql = objects.get(&table.name).and_then(Option::as_ref);
-        sql.is_some_and(|sql| normalized(sql).eq(normalized(&table.create_sql().replacen("IF NOT EXISTS ", "", 1))))
+        let ours = table.create_sql().replacen("IF NOT EXISTS ", "", 1).replace(ANSWER_COMPRESSION, "");
+        sql.is_some_and(|sql| normalized(sql).eq(normalized(&ours)))
     })
 }
 
