@@ -21,7 +21,7 @@ pub fn write_file(pages: &[&[u8]]) -> Vec<u8> {
     let mut file = Vec::new();
     frame::write_header(&mut file, &header).expect("a vector takes any bytes");
     for page in pages {
-        file.extend(frame::page_frame(page).expect("a page within the limit"));
+        file.extend(frame::page_frame(page, frame::KEPT_LEVEL).expect("a page within the limit"));
     }
     file.extend(frame::end_frame());
     file

@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     Archive, ArchiveError, ArchiveSettings, FileHeader,
-    frame::{self, Frame, FrameError},
+    frame::{self, Frame, FrameError, KEPT_LEVEL},
     read_pages, reader,
     store::{REWRITE_SUFFIX, UNDER_WAY},
 };
@@ -155,12 +155,12 @@ fn encoded(frame: Frame, changed: Option<PageChange>) -> std::io::Result<Vec<u8>
     };
     match (frame, changed) {
         (_, Some(changed)) => {
-            frame::redacted_frame(&changed.body, removed_before.saturating_add(changed.removed), is_probe)
+            frame::redacted_frame(&changed.body, removed_before.saturating_add(changed.removed), is_probe, KEPT_LEVEL)
         }
-        (Frame::Page(body), None) => frame::page_frame(&body),
-        (Frame::Probe(body), None) => frame::probe_frame(&body),
-        (Frame::RedactedPage(body, removed), None) => frame::redacted_frame(&body, removed, false),
-        (Frame::RedactedProbe(body, removed), None) => frame::redacted_frame(&body, removed, true),
+        (Frame::Page(body), None) => frame::page_frame(&body, KEPT_LEVEL),
+        (Frame::Probe(body), None) => frame::probe_frame(&body, KEPT_LEVEL),
+        (Frame::RedactedPage(body, removed), None) => frame::redacted_frame(&body, removed, false, KEPT_LEVEL),
+        (Frame::RedactedProbe(body, removed), None) => frame::redacted_frame(&body, removed, true, KEPT_LEVEL),
         (Frame::End, None) => Ok(frame::end_frame()),
         (Frame::Note(note), None) => Ok(frame::note_frame(&note)),
     }

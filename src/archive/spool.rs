@@ -31,6 +31,8 @@ pub struct Spool {
     header_bytes: u64,
     /// Pages in the file, probe pages excluded.
     pages: usize,
+    /// Level of zstd for the next pages.
+    level: i32,
     /// Bytes appended since the latest sync.
     unsynced_bytes: usize,
     synced_at: Instant,
@@ -114,6 +116,7 @@ impl Spool {
             path: path.to_owned(),
             header_bytes,
             pages: 0,
+            level: frame::KEPT_LEVEL,
             unsynced_bytes: 0,
             synced_at: Instant::now(),
             failpoints,
@@ -142,6 +145,7 @@ impl Spool {
             path: path.to_owned(),
             header_bytes,
             pages: content.pages,
+            level: frame::KEPT_LEVEL,
             unsynced_bytes: 0,
             synced_at: Instant::now(),
             failpoints,
@@ -157,6 +161,12 @@ impl Spool {
         self.file.set_len(valid_bytes).map_err(failed())?;
         (&self.file).seek(SeekFrom::Start(valid_bytes)).map_err(ArchiveError::io("read", &self.path))?;
         Ok(())
+    }
+
+    /// Compresses the next pages faster and less, because the scan will probably change nothing, so that its pages are
+    /// removed.
+    pub fn expect_no_changes(&mut self) {
+        self.level = frame::SHORT_LIVED_LEVEL;
     }
 
     /// Appends one page, and syncs if a sync is due. Returns true if everything appended so far is durable. Otherwise
@@ -176,7 +186,8 @@ impl Spool {
     /// Appends a redacted page or probe page, from which `removed` records were removed. Returns true if everything
     /// appended so far is durable.
     pub fn append_redacted(&mut self, body: &[u8], removed: u32, is_probe: bool) -> Result<bool, ArchiveError> {
-        let is_durable = self.append_frame(body, |body| frame::redacted_frame(body, removed, is_probe))?;
+        let is_durable =
+            self.append_frame(body, |body, level| frame::redacted_frame(body, removed, is_probe, level))?;
         self.pages += usize::from(!is_probe);
         Ok(is_durable)
     }
@@ -186,12 +197,12 @@ impl Spool {
     fn append_frame(
         &mut self,
         body: &[u8],
-        encode: impl FnOnce(&[u8]) -> io::Result<Vec<u8>>,
+        encode: impl FnOnce(&[u8], i32) -> io::Result<Vec<u8>>,
     ) -> Result<bool, ArchiveError> {
         if body.len() > PAGE_BYTES_MAX {
             return Err(ArchiveError::PageTooLarge { bytes: body.len(), limit: PAGE_BYTES_MAX });
         }
-        let frame = encode(body).map_err(ArchiveError::io("compress a page for", &self.path))?;
+        let frame = encode(body, self.level).map_err(ArchiveError::io("compress a page for", &self.path))?;
         self.write(&frame)
     }
 

@@ -105,8 +105,17 @@ impl Pull {
     /// if its boundary has no conclusive probe, because rows that were created in the last millisecond of the page may
     /// be missing.
     async fn open(context: SyncContext, open: OpenScan) -> Result<(Pull, Option<FlatPage>), PipelineError> {
-        let OpenScan { scan, page_rows, spool, rows, next, end, boundaries: mut stored_boundaries, is_half, is_rescan } =
-            open;
+        let OpenScan {
+            scan,
+            page_rows,
+            mut spool,
+            rows,
+            next,
+            end,
+            boundaries: mut stored_boundaries,
+            is_half,
+            is_rescan,
+        } = open;
         let (stream, is_new) = (scan.scope.stream, spool.pages() == 0);
         let rules = context.drift.of(stream);
         let buffer = match (is_new, is_rescan) {
@@ -114,6 +123,9 @@ impl Pull {
             (true, true) => PageBuffer::of_summaries(&context.budget, stream, rules),
             (false, _) => PageBuffer::spooled(&context.budget, stream, rules),
         };
+        if is_rescan {
+            spool.expect_no_changes();
+        }
         let request = PageRequest { scope: scan.scope, window: scan.window, flags: scan.flags, page_rows, token: next };
         let walk = new_walk(&context, request.clone(), is_half);
         let last_page = stored_boundaries.last_page.take().map(|body| context.flatten(stream, &body)).transpose()?;
