@@ -79,8 +79,7 @@ impl TextPlace for Warehouses<'_> {
 
     fn search(&mut self, people: &People, found: &mut LocationResults) -> Result<(), EraseError> {
         in_each(self.all, |warehouse| {
-            let mut result = warehouse.search(&people.matcher)?;
-            result.left = warehouse.find_people(&people.identifiers)?.total();
+            let result = warehouse.search(&people.identifiers, &people.matcher)?;
             self.mentions.insert(warehouse.name(), result.mentions.clone());
             found.insert(warehouse.name().to_owned(), result);
             // Publishing flushes the log and releases the lock, so that the raw files can be read.

@@ -9,7 +9,8 @@ use std::{
 use arrow::array::RecordBatch;
 use duckdb::{Config, Connection};
 
-use self::arrow_scan::ArrowTables;
+pub use self::row_visits::Visit;
+use self::{arrow_scan::ArrowTables, row_visits::RowVisits};
 use super::LoadError;
 use crate::{
     files::{self, FileError},
@@ -17,6 +18,7 @@ use crate::{
 };
 
 mod arrow_scan;
+mod row_visits;
 
 /// Memory that a thread needs to write a row group, in bytes. The engine does not count all of this memory in its
 /// limit.
@@ -80,7 +82,9 @@ impl StartedEngine {
     pub(super) fn ready(self, failpoints: Failpoints) -> Result<Engine, LoadError> {
         remove_spill_files(&self.options.temp_directory)?;
         let arrow_tables = ArrowTables::open(&self.connection).map_err(LoadError::engine("open"))?;
-        let engine = Engine { connection: self.connection, arrow_tables, failpoints, options: self.options };
+        let row_visits = RowVisits::open(&self.connection).map_err(LoadError::engine("open"))?;
+        let engine =
+            Engine { connection: self.connection, arrow_tables, row_visits, failpoints, options: self.options };
         pin_to_utc(&engine.connection)?;
         // Makes an insert compress and write row groups one by one, and not all together at the commit.
         engine.execute("set its buffer", "SET write_buffer_row_group_count = 1")?;
@@ -100,6 +104,7 @@ impl StartedEngine {
 pub struct Engine {
     connection: Connection,
     arrow_tables: ArrowTables,
+    row_visits: RowVisits,
     failpoints: Failpoints,
     options: EngineOptions,
 }
@@ -152,7 +157,7 @@ impl Engine {
     }
 
     /// Returns the number of threads for [`Engine::with_all_threads`]: as many as the options and the memory allow.
-    fn all_threads(&self) -> u32 {
+    pub(super) fn all_threads(&self) -> u32 {
         let threads_in_memory = u32::try_from(self.options.memory_limit_bytes / THREAD_BYTES).unwrap_or(u32::MAX);
         self.options.threads.min(threads_in_memory).max(1)
     }
@@ -251,6 +256,20 @@ impl Engine {
             take(RecordBatch::from(&chunk))?;
         }
         Ok(())
+    }
+
+    /// Calls `visit` once for each row of a SQL relation, with batches of `columns`, in the threads of the engine.
+    /// Fails if a row was not visited.
+    pub(super) fn visit_rows(
+        &self,
+        action: &str,
+        relation: &str,
+        columns: &[&str],
+        visit: &Visit<'_>,
+    ) -> Result<(), LoadError> {
+        self.row_visits.during(visit, columns, |is_visited| {
+            self.integers(action, &format!("SELECT count(*), count(*) FILTER (WHERE {is_visited}) FROM {relation} t"))
+        })
     }
 
     /// Returns the connection, for statements that the other methods do not cover.

@@ -405,10 +405,15 @@ impl Warehouse {
         self.store.store().require_purgeable()
     }
 
-    /// Searches all texts of the warehouse for identifiers. The search changes no row.
-    pub fn search(&mut self, matcher: &IdentifierMatcher) -> Result<LocationResult, LoadError> {
+    /// Searches all texts of the warehouse for identifiers, and counts as `left` the rows that
+    /// [`Warehouse::find_people`] counts. The search changes no row.
+    pub fn search(&mut self, people: &[Identifier], matcher: &IdentifierMatcher) -> Result<LocationResult, LoadError> {
         let threads = self.threads;
-        self.run(|store| persons::search(store, matcher, threads))
+        let mut found = self.run(|store| persons::search(store, people, matcher, threads))?;
+        if found.left > 0 {
+            found.left = found.left.max(self.find_people(people)?.total());
+        }
+        Ok(found)
     }
 
     /// Replaces identifiers in the columns that `mentions` of a search lists. With `only_own`, replaces identifiers

@@ -183,7 +183,7 @@ const REACH_HOMES: &[(&[&str], &[&str])] = &[
     (&["sync_data"], &["archive"]),
     // A command that takes the lease must use a session.
     (&["take_lease"], &["state", "pipeline/session.rs"]),
-    (&["unsafe"], &["load/engine/arrow_scan.rs", "json/special_bytes.rs", "main.rs"]),
+    (&["unsafe"], &["load/engine/arrow_scan.rs", "load/engine/row_visits.rs", "json/special_bytes.rs", "main.rs"]),
 ];
 
 /// Module names without meaning.

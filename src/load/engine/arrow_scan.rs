@@ -34,7 +34,7 @@ use crate::schema::quote_identifier;
 const FUNCTION: &str = "registered_rows";
 
 /// Texts of at most this many bytes are stored in the vector itself. For longer texts the vector has a pointer.
-const INLINED_BYTES_MAX: usize = 12;
+pub(super) const INLINED_BYTES_MAX: usize = 12;
 
 /// Bits of a word in a validity mask, which tells which rows are NULL.
 const WORD_BITS: usize = 64;

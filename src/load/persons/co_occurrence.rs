@@ -7,15 +7,12 @@ use foldhash::{HashMap, HashSet};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
+    all_rows::fold_rows,
     identifier_columns::{IdentifierColumn, IdentifierValues, columns_to_read, identifier_columns},
     identifier_set::{IdentifierSet, LowercaseBuffer},
-    parallel_read::{fold_batches, workers},
 };
 use crate::{
-    load::{
-        LoadError,
-        store::{BufferedStore, Filter},
-    },
+    load::{LoadError, store::BufferedStore},
     model::{Identifier, IdentifierKind, Spellings, WrittenIdentifier, merge_spellings},
     schema::{Table, tables},
 };
@@ -179,14 +176,11 @@ fn read_table(
     limits: Limits,
 ) -> Result<TableCoOccurrence, LoadError> {
     let columns = columns_to_read(id_columns);
-    let found_by_workers = fold_batches(
-        workers(),
-        |take| store.read(table, &columns, &Filter::all(), take),
-        TableCoOccurrence::default,
-        |found, rows| add_batch(found, &rows, id_columns, wanted, limits),
-    )?;
+    let found_by_threads = fold_rows(store, table, &columns, TableCoOccurrence::default, |found, rows| {
+        add_batch(found, &rows, id_columns, wanted, limits)
+    })?;
     let mut total = TableCoOccurrence::default();
-    found_by_workers.into_iter().for_each(|found| total.merge(found, limits));
+    found_by_threads.into_iter().for_each(|found| total.merge(found, limits));
     Ok(total)
 }
 

@@ -185,28 +185,46 @@ impl<'a> RecordMatcher<'a> {
     }
 }
 
-/// Returns for each row whether an identifier column or a stored record contains a wanted identifier. `records` are the
-/// names of the columns with stored records.
-pub(super) fn matching_rows(
-    rows: &RecordBatch,
-    id_columns: &[IdentifierColumn],
-    records: &[&str],
-    matcher: &RecordMatcher<'_>,
-) -> Result<Vec<bool>, LoadError> {
-    let (mut matches, mut lowercase) = (vec![false; rows.num_rows()], LowercaseBuffer::default());
-    for id_column in id_columns {
-        let values = id_column.values(rows)?;
-        for (row, is_match) in matches.iter_mut().enumerate() {
-            *is_match = *is_match || values.is_wanted(row, matcher.wanted, &mut lowercase);
-        }
+/// Tests whether rows of one table contain a wanted identifier, in an identifier column or in the text of a record.
+pub(super) struct RowMatcher<'a> {
+    id_columns: Vec<IdentifierColumn>,
+    /// The names of the columns with stored records.
+    records: Vec<&'static str>,
+    matcher: &'a RecordMatcher<'a>,
+}
+
+impl<'a> RowMatcher<'a> {
+    /// Creates the test for a table. Returns `None` if the table can contain no wanted identifier.
+    pub fn of(table: &'static Table, matcher: &'a RecordMatcher<'a>) -> Option<Self> {
+        let mut id_columns = identifier_columns(table);
+        id_columns.retain(|id_column| id_column.may_contain(matcher.wanted));
+        let records = record_columns(table);
+        let can_match = !matcher.wanted.is_empty() && (!id_columns.is_empty() || !records.is_empty());
+        can_match.then_some(Self { id_columns, records, matcher })
     }
-    for column in records {
-        let texts = text_column(rows, column)?;
-        for (text, is_match) in texts.iter().zip(&mut matches) {
-            *is_match = *is_match || text.is_some_and(|text| matcher.matches(text));
-        }
+
+    /// Returns the names of the columns that the test reads.
+    pub fn columns(&self) -> Vec<&'static str> {
+        columns_to_read(&self.id_columns).into_iter().chain(self.records.iter().copied()).collect()
     }
-    Ok(matches)
+
+    /// Returns for each row whether it contains a wanted identifier. Texts in Base64 must be decoded.
+    pub fn matching(&self, rows: &RecordBatch) -> Result<Vec<bool>, LoadError> {
+        let (mut matches, mut lowercase) = (vec![false; rows.num_rows()], LowercaseBuffer::default());
+        for id_column in &self.id_columns {
+            let values = id_column.values(rows)?;
+            for (row, is_match) in matches.iter_mut().enumerate() {
+                *is_match = *is_match || values.is_wanted(row, self.matcher.wanted, &mut lowercase);
+            }
+        }
+        for column in &self.records {
+            let texts = text_column(rows, column)?;
+            for (text, is_match) in texts.iter().zip(&mut matches) {
+                *is_match = *is_match || text.is_some_and(|text| self.matcher.matches(text));
+            }
+        }
+        Ok(matches)
+    }
 }
 
 #[cfg(test)]

@@ -90,7 +90,9 @@ impl IdentifierSet {
         LowercaseBuffer(lowercase): &mut LowercaseBuffer,
     ) -> bool {
         let bytes = text.as_bytes();
-        if !bytes.iter().all(u8::is_ascii_graphic) || may_be_normalized(kind, bytes) {
+        // Without a short circuit the compiler tests many bytes at once.
+        let is_visible_ascii = bytes.iter().fold(true, |is_visible, byte| is_visible & byte.is_ascii_graphic());
+        if !is_visible_ascii || may_be_normalized(kind, bytes) {
             return true;
         }
         lowercase.clear();

@@ -11,18 +11,25 @@ use arrow::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Serialize;
 
-use super::parallel_read::{fold_batches, removal_keys_where};
+use super::{
+    all_rows::{fold_rows, removal_keys_where},
+    identifier_columns::{RecordMatcher, RowMatcher},
+    identifier_set::IdentifierSet,
+};
 use crate::{
     load::{
         LoadError,
         error::invalid_rows,
-        store::{BufferedStore, Filter, KeySet, TableChange, Take, concat_rows, project, removal_columns},
+        store::{
+            BufferedStore, Filter, KeySet, TableChange, Take, concat_rows, fold_batches, project, removal_columns,
+        },
     },
+    model::Identifier,
     person::{IdentifierMatcher, text_of_bytes},
     schema::{ColumnType, Identifies, Table, tables},
 };
 
-/// The result of a search for people at one location: here in a store, which fills in no `left` and no `unexplained`.
+/// The result of a search for people at one location: here in a store, which fills in no `unexplained`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LocationResult {
     /// Number of files, rows or sessions that were searched.
@@ -49,49 +56,67 @@ pub struct LocationResult {
 }
 
 /// Searches the text and JSON columns of all tables for identifiers, also of tables that users created in the store.
-/// Uses `threads` threads. The search changes no row.
+/// Users' tables are searched with `threads` threads. The search changes no row. `left` of the result counts the rows
+/// with an identifier of `people`, without their parent and child rows.
 pub(in crate::load) fn search(
     store: &mut BufferedStore,
+    people: &[Identifier],
     matcher: &IdentifierMatcher,
     threads: usize,
 ) -> Result<LocationResult, LoadError> {
+    let wanted = IdentifierSet::of(people);
+    let record_matcher = RecordMatcher::new(&wanted);
     let mut result = LocationResult::default();
     for table in tables() {
         let columns = text_columns(table);
-        let read =
-            |take: &mut Take<'_>| store.read(table, &columns, &Filter::all(), &mut |rows| take(decoded(table, rows)?));
-        let mentions = search_table(&mut result, &table.name, &columns, matcher, threads, read)?;
+        let row_matcher = RowMatcher::of(table, &record_matcher);
+        let tested = row_matcher.iter().flat_map(RowMatcher::columns).filter(|column| !columns.contains(column));
+        let read: Vec<&str> = columns.iter().copied().chain(tested).collect();
+        let counts = fold_rows(
+            store,
+            table,
+            &read,
+            || SearchCounts::of(&columns),
+            |counts, rows| {
+                let rows = decoded(table, rows)?;
+                if let Some(row_matcher) = &row_matcher {
+                    counts.left += row_matcher.matching(&rows)?.into_iter().map(u64::from).sum::<u64>();
+                }
+                counts.add(&rows, matcher)
+            },
+        )?;
+        let mentions = add_counts(&mut result, &table.name, &columns, counts);
         result.mentions.extend(mentions);
     }
     for table in store.store().foreign_tables()? {
         let columns: Vec<&str> = table.columns.iter().map(String::as_str).collect();
         let read = |take: &mut Take<'_>| store.store().read_foreign(&table, take);
-        let mentions = search_table(&mut result, &table.name, &columns, matcher, threads, read)?;
+        let counts =
+            fold_batches(threads, read, || SearchCounts::of(&columns), |counts, rows| counts.add(&rows, matcher))?;
+        let mentions = add_counts(&mut result, &table.name, &columns, counts);
         result.in_tables_of_others.extend(mentions);
     }
     Ok(result)
 }
 
-/// Searches one table, adds its counts to the result, and returns the number of mentioning rows by `table.column`.
-/// `read` reads the columns and passes batches of them to the search.
-fn search_table(
+/// Adds the counts of all threads for one table to the result, and returns the number of mentioning rows by
+/// `table.column`.
+fn add_counts(
     result: &mut LocationResult,
     table: &str,
     columns: &[&str],
-    matcher: &IdentifierMatcher,
-    threads: usize,
-    read: impl FnOnce(&mut Take<'_>) -> Result<(), LoadError>,
-) -> Result<BTreeMap<String, u64>, LoadError> {
-    let no_counts = || SearchCounts { hits: vec![0; columns.len()], ..SearchCounts::default() };
+    counts: Vec<SearchCounts>,
+) -> BTreeMap<String, u64> {
     let mut hits = vec![0; columns.len()];
-    for counts in fold_batches(threads, read, no_counts, |counts, rows| counts.add(&rows, matcher))? {
+    for counts in counts {
         result.searched += counts.rows;
         result.bytes += counts.bytes;
+        result.left += counts.left;
         result.inside_longer += counts.inside_longer;
         hits.iter_mut().zip(counts.hits).for_each(|(total, of_thread)| *total += of_thread);
     }
     let found = columns.iter().zip(hits).filter(|(_, rows)| *rows > 0);
-    Ok(found.map(|(column, rows)| (column_of(table, column), rows)).collect())
+    found.map(|(column, rows)| (column_of(table, column), rows)).collect()
 }
 
 /// Returns the key of a column in [`LocationResult::mentions`].
@@ -99,13 +124,15 @@ fn column_of(table: &str, column: &str) -> String {
     format!("{table}.{column}")
 }
 
-/// What one thread counts while it searches one table.
+/// Counts over some batches of one table. One thread at a time adds to them.
 #[derive(Debug, Default)]
 struct SearchCounts {
     /// Number of rows searched.
     rows: u64,
     /// Bytes of text searched.
     bytes: u64,
+    /// Number of rows with an identifier of the people.
+    left: u64,
     /// Number of texts that contain an identifier only inside a longer word.
     inside_longer: u64,
     /// For each column the number of rows that mention a person.
@@ -113,7 +140,12 @@ struct SearchCounts {
 }
 
 impl SearchCounts {
-    /// Searches a batch and adds its counts. The batch has one column for each entry of `hits`.
+    /// Creates counts of zero for these columns.
+    fn of(columns: &[&str]) -> Self {
+        Self { hits: vec![0; columns.len()], ..Self::default() }
+    }
+
+    /// Searches a batch and adds its counts. The first columns are those of `hits`.
     fn add(&mut self, rows: &RecordBatch, matcher: &IdentifierMatcher) -> Result<(), LoadError> {
         self.rows += rows.num_rows() as u64;
         for (column, count) in rows.columns().iter().zip(&mut self.hits) {

@@ -4,11 +4,11 @@
 //!
 //! The functions of this module do not commit: the caller does.
 
+mod all_rows;
 mod co_occurrence;
 mod identifier_columns;
 mod identifier_set;
 mod mentions;
-mod parallel_read;
 mod rows;
 mod vanished;
 

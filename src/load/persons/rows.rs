@@ -6,12 +6,10 @@ use std::collections::BTreeMap;
 use arrow::array::{BooleanArray, RecordBatch};
 
 use super::{
-    identifier_columns::{
-        IdentifierColumn, RecordMatcher, columns_to_read, identifier_columns, matching_rows, record_columns,
-    },
+    all_rows::removal_keys_where,
+    identifier_columns::{RecordMatcher, RowMatcher},
     identifier_set::IdentifierSet,
     mentions::decoded,
-    parallel_read::removal_keys_where,
 };
 use crate::{
     load::{
@@ -123,15 +121,9 @@ fn keys_of_matching_rows(
     table: &'static Table,
     matcher: &RecordMatcher<'_>,
 ) -> Result<Vec<RecordBatch>, LoadError> {
-    let id_columns: Vec<IdentifierColumn> =
-        identifier_columns(table).into_iter().filter(|id_column| id_column.may_contain(matcher.wanted)).collect();
-    let records = record_columns(table);
-    if matcher.wanted.is_empty() || (id_columns.is_empty() && records.is_empty()) {
-        return Ok(Vec::new());
-    }
-    let columns: Vec<&str> = columns_to_read(&id_columns).into_iter().chain(records.iter().copied()).collect();
-    removal_keys_where(store, table, &columns, |rows| {
-        matching_rows(&decoded(table, rows.clone())?, &id_columns, &records, matcher).map(BooleanArray::from)
+    let Some(row_matcher) = RowMatcher::of(table, matcher) else { return Ok(Vec::new()) };
+    removal_keys_where(store, table, &row_matcher.columns(), |rows| {
+        row_matcher.matching(&decoded(table, rows.clone())?).map(BooleanArray::from)
     })
 }
 

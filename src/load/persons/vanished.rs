@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use arrow::array::Array as _;
 
 use super::{
+    all_rows::fold_rows,
     identifier_columns::{IdentifierColumn, identifier_columns},
     identifier_set::{IdentifierSet, LowercaseBuffer},
-    parallel_read::{fold_batches, workers},
 };
 use crate::{
     load::{
@@ -119,22 +119,17 @@ fn sessions_with(
     is_counted: impl Fn(Option<i64>) -> bool + Sync,
 ) -> Result<BTreeSet<Identifier>, LoadError> {
     let (table, session) = sessions_table()?;
-    let found = fold_batches(
-        workers(),
-        |take| store.read(table, &[session.column, VANISHED_AT], &Filter::all(), take),
-        BTreeSet::new,
-        |found, rows| {
-            let (sessions, vanished) = (session.values(&rows)?, time_column(&rows, VANISHED_AT)?);
-            let mut lowercase = LowercaseBuffer::default();
-            for row in 0..rows.num_rows() {
-                let vanished_us = vanished.is_valid(row).then(|| vanished.value(row));
-                if is_counted(vanished_us) && sessions.is_wanted(row, wanted, &mut lowercase) {
-                    found.extend(sessions.read(row).map(|spelled| spelled.identifier));
-                }
+    let found = fold_rows(store, table, &[session.column, VANISHED_AT], BTreeSet::new, |found, rows| {
+        let (sessions, vanished) = (session.values(&rows)?, time_column(&rows, VANISHED_AT)?);
+        let mut lowercase = LowercaseBuffer::default();
+        for row in 0..rows.num_rows() {
+            let vanished_us = vanished.is_valid(row).then(|| vanished.value(row));
+            if is_counted(vanished_us) && sessions.is_wanted(row, wanted, &mut lowercase) {
+                found.extend(sessions.read(row).map(|spelled| spelled.identifier));
             }
-            Ok(())
-        },
-    )?;
+        }
+        Ok(())
+    })?;
     Ok(found.into_iter().flatten().collect())
 }
 

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use arrow::array::RecordBatch;
 
 use super::{
-    super::LoadError, Filter, KeySet, Store, TableChange, Take, TimeRange, project, read_schema, removal_columns,
-    removal_keys, with_columns,
+    super::{LoadError, engine::Visit},
+    Filter, KeySet, Store, TableChange, Take, TimeRange, project, read_schema, removal_columns, removal_keys,
+    visit_batches, with_columns,
 };
 use crate::schema::{Table, TableKind, children_of, tables};
 
@@ -161,6 +162,15 @@ impl BufferedStore {
         Ok(())
     }
 
+    /// Calls `visit` with batches of `columns` of all rows, buffered rows included, in several threads. Each row is in
+    /// one batch. Batches without rows are not passed.
+    pub fn visit(&mut self, table: &'static Table, columns: &[&str], visit: &Visit<'_>) -> Result<(), LoadError> {
+        if self.buffered.contains_key(table.name.as_str()) {
+            return visit_batches(|take| self.read(table, columns, &Filter::all(), take), visit);
+        }
+        self.store.visit(table, columns, visit)
+    }
+
     /// Like [`BufferedStore::read`], but returns all batches at once.
     pub fn rows(
         &mut self,
@@ -267,7 +277,7 @@ impl BufferedStore {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::sync::{Arc, Mutex};
 
     use arrow::{
         array::{ArrayRef, AsArray as _, Int64Array, StringArray, TimestampMicrosecondArray},
@@ -317,11 +327,26 @@ mod tests {
         prop::collection::vec(step, 1..24)
     }
 
+    const COLUMNS: [&str; 2] = ["choice_ordinal", "response_group_uid"];
+
     fn read(store: &mut BufferedStore, filter: &Filter<'_>) -> Vec<(String, i64)> {
-        let table = table("response_choices").unwrap();
+        sorted(store.rows(table("response_choices").unwrap(), &COLUMNS, filter).unwrap())
+    }
+
+    fn visited(store: &mut BufferedStore) -> Vec<(String, i64)> {
+        let found = Mutex::new(Vec::new());
+        let visit = |rows: RecordBatch| {
+            assert!(rows.num_rows() > 0);
+            found.lock().unwrap().push(rows);
+            Ok(())
+        };
+        store.visit(table("response_choices").unwrap(), &COLUMNS, &visit).unwrap();
+        sorted(found.into_inner().unwrap())
+    }
+
+    fn sorted(batches: Vec<RecordBatch>) -> Vec<(String, i64)> {
         let mut found = Vec::new();
-        let rows = store.rows(table, &["choice_ordinal", "response_group_uid"], filter).unwrap();
-        for rows in rows {
+        for rows in batches {
             let groups = rows.column(1).as_string::<i32>();
             let ordinals = rows.column(0).as_primitive::<Int64Type>();
             found.extend(groups.iter().zip(ordinals.values()).map(|(group, at)| (group.unwrap().to_owned(), *at)));
@@ -378,6 +403,7 @@ mod tests {
                     rows
                 };
                 prop_assert_eq!(read(&mut store, &Filter::all()), expected(&|_| true));
+                prop_assert_eq!(visited(&mut store), expected(&|_| true));
                 let range = Filter::within(Some(TimeRange { start_us: 1, end_us: 4 }));
                 prop_assert_eq!(read(&mut store, &range), expected(&|(group, _)| (1..4).contains(group)));
                 let keys = KeySet::of(vec!["response_group_uid"], &[batch(&[(2, 0), (5, 0)])]).unwrap();

@@ -9,6 +9,7 @@ pub(in crate::load) mod duckdb;
 mod filter;
 #[cfg(test)]
 mod memory;
+mod parallel_read;
 pub(in crate::load) mod parquet;
 mod rows;
 
@@ -18,9 +19,11 @@ pub use filter::TimeRange;
 pub(in crate::load) use filter::{Filter, KeySet, clamped_us, kept_rows, rows_within};
 #[cfg(test)]
 pub(in crate::load) use memory::{MemoryStore, Shelf};
+pub(in crate::load) use parallel_read::fold_batches;
+use parallel_read::visit_batches;
 pub use parquet::{ParquetOptions, PartitionBy};
 pub(in crate::load) use rows::{
-    boolean_column, concat_rows, fit, fit_column, number_column, project, read_schema, renamed, text_column,
+    Take, boolean_column, concat_rows, fit, fit_column, number_column, project, read_schema, renamed, text_column,
     time_column, with_column, with_columns,
 };
 
@@ -28,14 +31,10 @@ use std::path::Path;
 
 use super::{
     Identity, LoadError,
+    engine::Visit,
     error::{invalid, invalid_rows},
 };
 use crate::schema::Table;
-use arrow::array::RecordBatch;
-
-/// A callback that receives batches of rows, one after the other. An error of the callback ends the read, which returns
-/// this error.
-pub(in crate::load) type Take<'a> = dyn FnMut(RecordBatch) -> Result<(), LoadError> + 'a;
 
 /// A table that a user created in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +67,12 @@ pub(in crate::load) trait Store: Send {
         filter: &Filter<'_>,
         take: &mut Take<'_>,
     ) -> Result<(), LoadError>;
+
+    /// Calls `visit` with batches of `columns` of all rows, as [`Store::read`] does, in several threads. Each row is
+    /// in one batch. Batches without rows are not passed.
+    fn visit(&mut self, table: &'static Table, columns: &[&str], visit: &Visit<'_>) -> Result<(), LoadError> {
+        visit_batches(|take| self.read(table, columns, &Filter::all(), take), visit)
+    }
 
     /// Changes tables in the open transaction; opens a transaction if none is open. The removals of a change apply
     /// before the additions of the change. After an error the caller must roll back.

@@ -19,6 +19,10 @@ use crate::{load::LoadError, schema::Table};
 
 use super::{invalid, invalid_rows};
 
+/// A callback that receives batches of rows, one after the other. An error of the callback ends the read, which returns
+/// this error.
+pub(in crate::load) type Take<'a> = dyn FnMut(RecordBatch) -> Result<(), LoadError> + 'a;
+
 fn missing(name: &str) -> LoadError {
     LoadError::Bug(format!("a batch without {name}"))
 }

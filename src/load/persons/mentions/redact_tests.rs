@@ -47,13 +47,13 @@ const CHOICES: [&str; 3] = ["response_group_uid", "question_id", "label"];
 #[test]
 fn p9_mentions_are_replaced_and_all_else_stays() {
     let mut store = filled();
-    let mentions = search(&mut store, &matcher(), 2).unwrap().mentions;
+    let mentions = search(&mut store, &[], &matcher(), 2).unwrap().mentions;
     assert_eq!(mentions.values().copied().collect::<Vec<_>>(), [2, 2, 2]);
     let (answers, choices) =
         (shown(&mut store, "responses", &ANSWERS), shown(&mut store, "response_choices", &CHOICES));
     assert_eq!(redact(&mut store, &matcher(), &mentions, false).unwrap(), 6);
     store.commit("test").unwrap();
-    assert!(search(&mut store, &matcher(), 2).unwrap().mentions.is_empty());
+    assert!(search(&mut store, &[], &matcher(), 2).unwrap().mentions.is_empty());
     let replaced = |rows: Vec<String>| {
         let replace = |row: String| row.replace("ZOE@example.com", ERASED).replace("zoe@example.com", ERASED);
         let mut rows: Vec<String> = rows.into_iter().map(replace).collect();
@@ -70,7 +70,7 @@ fn p9_mentions_are_replaced_and_all_else_stays() {
 #[test]
 fn p9_only_the_programs_own_tables_are_redacted_unasked() {
     let mut store = filled();
-    let mentions = search(&mut store, &matcher(), 1).unwrap().mentions;
+    let mentions = search(&mut store, &[], &matcher(), 1).unwrap().mentions;
     let answers = shown(&mut store, "responses", &ANSWERS);
     assert_eq!(redact(&mut store, &matcher(), &mentions, true).unwrap(), 2);
     assert_eq!(shown(&mut store, "responses", &ANSWERS), answers);
@@ -105,7 +105,7 @@ fn a_key_that_mentions_somebody_is_replaced_too() {
     let attribute =
         |name| [("external_user_id", Cell::Text("u")), ("name", Cell::Text(name)), ("valid_from", Cell::Moment(1))];
     put(&mut store, "user_attributes", &[&attribute("of zoe@example.com"), &attribute("plan")]);
-    let mentions = search(&mut store, &matcher(), 1).unwrap().mentions;
+    let mentions = search(&mut store, &[], &matcher(), 1).unwrap().mentions;
     assert_eq!(redact(&mut store, &matcher(), &mentions, false).unwrap(), 1);
     assert_eq!(shown(&mut store, "user_attributes", &["name"]), [format!("of {ERASED}"), "plan".to_owned()]);
 }

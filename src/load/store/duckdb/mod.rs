@@ -33,12 +33,12 @@ use self::{
     search_state::{IndexState, is_indexed, mark_old_sql},
     unspillable::UnspillableMemory,
 };
-use super::{Filter, ForeignTable, Store, TableChange, Take};
+use super::{Filter, ForeignTable, Store, TableChange, Take, visit_batches};
 use crate::{
     files,
     load::{
         FullTextSearch, Identity, LoadError, LockPatience,
-        engine::{Engine, EngineOptions, StartedEngine},
+        engine::{Engine, EngineOptions, StartedEngine, Visit},
     },
     model::Failpoints,
     schema::Table,
@@ -330,6 +330,17 @@ impl Store for DuckDbStore {
             Access::Compare(missing_columns) => missing_columns,
         };
         read::rows(&self.engine, missing_columns, table, columns, filter, take)
+    }
+
+    /// Attaches the file if needed, and visits the rows in the threads of the engine. If the engine has one thread,
+    /// worker threads visit the rows that [`Store::read`] reads.
+    fn visit(&mut self, table: &'static Table, columns: &[&str], visit: &Visit<'_>) -> Result<(), LoadError> {
+        self.attach()?;
+        // `read` adds columns that a file opened to compare lacks.
+        if self.engine.all_threads() == 1 || matches!(self.access, Access::Compare(_)) {
+            return visit_batches(|take| self.read(table, columns, &Filter::all(), take), visit);
+        }
+        read::visit(&self.engine, table, columns, visit)
     }
 
     /// Attaches the file if needed, opens a transaction if none is open, and writes the changes. If a change affects a

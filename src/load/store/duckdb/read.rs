@@ -10,7 +10,7 @@ use super::{
 use crate::{
     load::{
         LoadError,
-        engine::Engine,
+        engine::{Engine, Visit},
         error::invalid_rows,
         store::{Filter, Take, fit, read_schema},
     },
@@ -48,4 +48,16 @@ pub(super) fn rows(
     };
     let sql = |rows: &str| format!("SELECT {list} FROM {}", with_keys(table, &relation, rows, keys, filter.range));
     engine.each_batch_with_rows(ACTION, keys.values(), sql, &mut take)
+}
+
+/// Calls `visit` with batches of `columns` of all rows, in all threads of the engine.
+pub(super) fn visit(
+    engine: &Engine,
+    table: &'static Table,
+    columns: &[&str],
+    visit: &Visit<'_>,
+) -> Result<(), LoadError> {
+    let schema = read_schema(table, columns)?;
+    let fitted = |batch: RecordBatch| visit(fit(&batch, &schema).map_err(invalid_rows(table))?);
+    engine.with_all_threads(|| engine.visit_rows(ACTION, &qualified(&table.name), columns, &fitted))
 }

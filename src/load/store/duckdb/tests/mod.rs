@@ -4,6 +4,7 @@ mod crashes;
 mod files;
 mod memory;
 mod views;
+mod visits;
 
 use std::path::Path;
 

@@ -6,26 +6,23 @@ use std::{
     thread,
 };
 
-use arrow::{
-    array::{BooleanArray, RecordBatch},
-    compute::filter_record_batch,
-};
+use arrow::array::RecordBatch;
 
-use crate::{
-    load::{
-        LoadError,
-        error::invalid_rows,
-        store::{BufferedStore, Filter, Take, project, removal_columns},
-    },
-    schema::Table,
-};
+use super::rows::Take;
+use crate::load::{LoadError, engine::Visit};
 
 /// Number of batches that are buffered for each worker, to limit the memory.
 const BATCHES_PER_WORKER: usize = 2;
 
-/// Returns the number of workers: one for each processor.
-pub(super) fn workers() -> usize {
-    thread::available_parallelism().map_or(1, NonZero::get)
+/// Reads batches in this thread and passes the batches with rows to `visit` in worker threads, one for each processor.
+/// The errors are those of [`fold_batches`].
+pub(super) fn visit_batches(
+    read: impl FnOnce(&mut Take<'_>) -> Result<(), LoadError>,
+    visit: &Visit<'_>,
+) -> Result<(), LoadError> {
+    let workers = thread::available_parallelism().map_or(1, NonZero::get);
+    let visit_rows = |(): &mut (), rows: RecordBatch| if rows.num_rows() == 0 { Ok(()) } else { visit(rows) };
+    fold_batches(workers, read, || (), visit_rows).map(drop)
 }
 
 /// Reads batches in this thread and processes them in worker threads. Each batch goes to one worker, which folds the
@@ -33,7 +30,7 @@ pub(super) fn workers() -> usize {
 ///
 /// # Errors
 /// The error of a worker if one failed, or else the error of `read`. A panic of a worker is an error.
-pub(super) fn fold_batches<S: Send>(
+pub(in crate::load) fn fold_batches<S: Send>(
     workers: usize,
     read: impl FnOnce(&mut Take<'_>) -> Result<(), LoadError>,
     new: impl Fn() -> S + Sync,
@@ -68,36 +65,6 @@ pub(super) fn fold_batches<S: Send>(
         let states = results.into_iter().collect::<Result<Vec<S>, LoadError>>()?;
         read.map(|()| states)
     })
-}
-
-/// Returns the [`removal_columns`] of all rows of a table for which `is_selected` sets a bit. `is_selected` gets
-/// batches with at least `columns`, and runs in several threads.
-pub(super) fn removal_keys_where(
-    store: &mut BufferedStore,
-    table: &'static Table,
-    columns: &[&str],
-    is_selected: impl Fn(&RecordBatch) -> Result<BooleanArray, LoadError> + Sync,
-) -> Result<Vec<RecordBatch>, LoadError> {
-    let keys = removal_columns(table);
-    let mut read: Vec<&str> = keys.clone();
-    for column in columns {
-        if !read.contains(column) {
-            read.push(column);
-        }
-    }
-    let found = fold_batches(
-        workers(),
-        |take| store.read(table, &read, &Filter::all(), take),
-        Vec::new,
-        |found: &mut Vec<RecordBatch>, rows| {
-            let is_selected = is_selected(&rows)?;
-            if is_selected.true_count() > 0 {
-                found.push(project(&filter_record_batch(&rows, &is_selected).map_err(invalid_rows(table))?, &keys)?);
-            }
-            Ok(())
-        },
-    )?;
-    Ok(found.into_iter().flatten().collect())
 }
 
 /// Waits for the next batch. Returns `None` when the reader is done.
