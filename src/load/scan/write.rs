@@ -53,7 +53,7 @@ enum ChangeKind {
 struct RowReplacement {
     /// Index of the new row in the page's batch of the base table.
     row: usize,
-    /// Index of the replaced row in [`OldRows::rows`].
+    /// Index of the replaced row in [`super::stored::OldRows::rows`].
     old: usize,
     kind: ChangeKind,
     has_duplicate_rows: bool,
@@ -324,7 +324,7 @@ impl<'a> ScanWriter<'a> {
     /// Returns true if the record is soft-deleted now and its stored row has no deletion time. A deletion is an edit
     /// and no enrichment, even if the earlier scan had no [`Flag::WithDeletedResponses`]: without the flag the service
     /// omits deleted rows, so the row was not deleted at the earlier scan. `row` is the index in the page's batch,
-    /// `old` in [`OldRows::rows`].
+    /// `old` in [`super::stored::OldRows::rows`].
     fn is_deletion(&self, rows: &RecordBatch, row: usize, old: usize) -> Result<bool, LoadError> {
         if self.base().column("deleted_at").is_none() || !self.input.scan.flags.contains(Flag::WithDeletedResponses) {
             return Ok(false);
