@@ -139,3 +139,37 @@ fn p8_deleted_rows_leave_the_file_once_they_are_many() {
     let [stored, live] = remove(&mut (1..600_000).step_by(4));
     assert!(stored < 400_000 && live == 300_000, "{stored} rows in the file, {live} of them live");
 }
+
+#[test]
+fn p2_a_rollback_or_a_kill_drops_what_was_committed_in_memory() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("w.duckdb");
+    let open = || open_store(&path, &identity("test"), &options(folder.path())).unwrap();
+    let themes = table("themes").unwrap();
+    let write = |store: &mut DuckDbStore| {
+        let mut added = TableChange::new(themes);
+        added.add(full_rows(themes, &[1, 2, 3], ""));
+        let mut removed = TableChange::new(themes);
+        // The removal ends the transaction of the added rows.
+        removed.remove(&full_rows(themes, &[2], "")).unwrap();
+        store.write(&[added, removed]).unwrap();
+    };
+    let rows = |store: &mut DuckDbStore| {
+        store.attach().unwrap();
+        let [rows] = store.engine.integers("count", &format!("SELECT count(*) FROM {}", qualified("themes"))).unwrap();
+        rows
+    };
+    let mut store = open();
+    write(&mut store);
+    assert_eq!(rows(&mut store), 2);
+    store.rollback();
+    assert_eq!(rows(&mut store), 0);
+    write(&mut store);
+    drop(store);
+    let mut store = open();
+    assert_eq!(rows(&mut store), 0);
+    write(&mut store);
+    store.commit("rows").unwrap();
+    drop(store);
+    assert_eq!(rows(&mut open()), 2);
+}
