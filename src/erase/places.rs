@@ -82,7 +82,7 @@ impl TextPlace for Warehouses<'_> {
             let result = warehouse.search(&people.identifiers, &people.matcher)?;
             self.mentions.insert(warehouse.name(), result.mentions.clone());
             found.insert(warehouse.name().to_owned(), result);
-            // Publishing flushes the log and releases the lock, so that the raw files can be read.
+            // Publishing writes everything and releases the lock, so that the raw files can be read.
             warehouse.publish()
         })
         .map(drop)

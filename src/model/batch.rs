@@ -70,16 +70,10 @@ impl RecordSet {
     }
 }
 
-impl Extend<i64> for RecordSet {
-    fn extend<T: IntoIterator<Item = i64>>(&mut self, records: T) {
-        records.into_iter().for_each(|record| self.insert(record));
-    }
-}
-
 impl FromIterator<i64> for RecordSet {
     fn from_iter<T: IntoIterator<Item = i64>>(records: T) -> Self {
         let mut set = Self::default();
-        set.extend(records);
+        records.into_iter().for_each(|record| set.insert(record));
         set
     }
 }
