@@ -267,6 +267,6 @@ fn finish_commit(
     let entries: Vec<_> = ledgers.iter().map(|(name, ledger)| (*name, entry_of(ledger))).collect();
     let warehouses: Vec<(&str, bool)> = entries.iter().map(|(name, entry)| (*name, entry.is_some())).collect();
     let Some(entry) = entries.into_iter().find_map(|(_, entry)| entry) else { return Ok(()) };
-    archive.archive_spool(scan)?;
+    archive.archive_spools([scan])?;
     Ok(state.checkpoint(&checkpoint_of_entry(&entry), &warehouses)?)
 }

@@ -204,7 +204,7 @@ fn finish(
     if let Some(recovered) = recovered.filter(|_| unfinished.scan.scope.stream == Stream::Users) {
         user_pages::remember(&mut context.state(), recovered.spool.path(), withheld > 0)?;
     }
-    context.archive.archive_spool(&unfinished.scan)?;
+    context.archive.archive_spools([&unfinished.scan])?;
     let names: Vec<(&str, bool)> = destinations.iter().map(|destination| (destination.lock().name(), true)).collect();
     let checkpoint = scan_checkpoint(&unfinished.scan, rows, needs_recheck || withheld > 0, proof);
     Ok(context.state().checkpoint(&checkpoint, &names)?)
