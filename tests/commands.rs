@@ -3,6 +3,7 @@
 mod asking;
 mod configured;
 mod exits;
+mod first_screen;
 mod moved;
 mod outputs;
 mod planning;

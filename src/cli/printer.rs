@@ -192,3 +192,42 @@ pub(super) fn hint_line(hint: Option<&str>) -> String {
 pub(super) fn outcome_words(outcome: &str) -> String {
     outcome.replace('_', " ")
 }
+
+/// Columns of a line of text for people.
+const WIDTH: usize = 80;
+
+/// Wraps a text at spaces. `first` is the indent of the first line, and `next` that of all further lines. A word that
+/// is longer than a line gets a separate line.
+pub(super) fn wrapped(text: &str, first: &str, next: &str) -> String {
+    let (mut lines, mut line, mut has_word) = (String::new(), first.to_owned(), false);
+    for word in text.split(' ') {
+        if has_word && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            lines.push_str(line.trim_end());
+            lines.push('\n');
+            (line, has_word) = (next.to_owned(), false);
+        }
+        if has_word {
+            line.push(' ');
+        }
+        line.push_str(word);
+        has_word = true;
+    }
+    lines.push_str(line.trim_end());
+    lines.push('\n');
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_line_is_longer_than_a_terminal() {
+        let words = "word ".repeat(60);
+        for line in wrapped(&format!("{:<24} {words}", "name"), "  ", "     ").lines() {
+            assert!(line.chars().count() <= WIDTH && !line.ends_with(' '), "{line}");
+        }
+        assert_eq!(wrapped("", "  ", "  "), "\n");
+        assert_eq!(wrapped(&"x".repeat(100), "", ""), format!("{}\n", "x".repeat(100)));
+    }
+}

@@ -213,6 +213,9 @@ fn recordings_line(recordings: RecordingsReport) -> String {
     format!("  recordings {}\n", if parts.is_empty() { "nothing to do".to_owned() } else { parts.join(", ") })
 }
 
+/// Maximum lines of drift in a summary. The JSON lists more.
+const DRIFT_LINES_MAX: usize = 20;
+
 fn summary(report: &RunReport) -> String {
     let mut text = format!(
         "{} {}: {} requests in {:.1} s\n",
@@ -251,7 +254,7 @@ fn summary(report: &RunReport) -> String {
         text.push_str(&format!("  {name:<10} {result}\n"));
     }
     text.push_str(&report.recordings.map(recordings_line).unwrap_or_default());
-    for line in drift_lines(&report.drift, report.drift_unlisted) {
+    for line in drift_lines(&report.drift, report.drift_unlisted, DRIFT_LINES_MAX) {
         text.push_str(&format!("  drift: {line}\n"));
     }
     for failure in &report.failures {

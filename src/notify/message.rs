@@ -50,7 +50,7 @@ impl Message {
             exit_code: summary.exit_code,
             summary: sentence,
             text,
-            health: json!({ "healthy": health.is_healthy(), "reasons": health.reasons }),
+            health: json!(health),
             run,
         }
     }

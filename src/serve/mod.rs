@@ -29,7 +29,7 @@ pub use daemon::Daemon;
 pub use delivery_queue::{DeliveryQueue, Storage};
 pub use due_jobs::{DueJobs, Job, JobDelays, JobOutcome};
 pub use error::ServeError;
-pub use monitoring::HealthMonitor;
+pub use monitoring::{HealthMonitor, health_rules};
 pub use schedule::{Schedule, check_schedule};
 pub use serve_state::{Counter, ServeState};
 pub use server::{Server, check_status_page, serve_receiver};

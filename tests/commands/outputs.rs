@@ -148,7 +148,9 @@ fn status_shows_coverage_lag_and_runs_without_a_request() {
             "drift",
             "drift_unlisted",
             "environment",
+            "healthy",
             "proofs",
+            "reasons",
             "requests_per_sec",
             "running",
             "runs",
@@ -335,6 +337,12 @@ fn demo_leaves_a_working_configuration_and_three_commands() {
     // The user's own settings name another warehouse.
     let done =
         Done::from(demo.env("STUDYSYNC_WAREHOUSE_DUCKDB", "/no/such/folder/own.duckdb").output().unwrap()).expect(0);
+    // `status` fits a screen, and the answer to the last question is on the last screen.
+    let status = done.stdout.split_once("$ studysync status\n").unwrap().1.split_once("\n\nThree questions").unwrap().0;
+    assert!(status.starts_with("health    Healthy: ") && status.lines().count() <= 24, "{status}");
+    let lines: Vec<&str> = done.stdout.lines().collect();
+    let screen = lines[lines.len() - 24..].join("\n");
+    assert!(screen.contains("month") && screen.contains(" nps ") && !screen.contains("unknown"), "{screen}");
     let end = done.stdout.split_once("To explore the data, paste:").unwrap().1;
     let lines: Vec<&str> = end.lines().filter(|line| line.starts_with("  ")).collect();
     assert_eq!(lines.len(), 3, "{end}");

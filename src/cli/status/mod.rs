@@ -1,6 +1,7 @@
 //! `studysync status`: shows coverage, lag, recent runs and pending work.
 
 mod describe;
+mod proofs;
 
 use std::time::Duration;
 
@@ -14,8 +15,9 @@ use crate::{
     model::{Scope, Window, format_second, parse_duration},
     person::{SuppressionError, SuppressionList},
     pipeline::{Memory, chain},
+    serve::health_rules,
     state::{State, StateError},
-    sync_status::{LagCheck, ServeStatus, Status, WaitingErasure, proofs},
+    sync_status::{Health, HealthRules, LagCheck, ServeStatus, Status, WaitingErasure, proofs},
 };
 
 use super::{
@@ -23,11 +25,15 @@ use super::{
     flags::{LocationArgs, SelectionArgs, check_range, parse_moment, warn_of_unknown_surveys},
     plan::planned_users,
 };
-use describe::{describe, describe_range};
+use describe::describe;
+use proofs::describe_range;
 
-/// Shows coverage, lag, recent runs and pending work.
+/// Shows health, lag, runs and coverage on one screen.
 ///
-/// Shows the ranges that are proven complete, the lag of each stream, recent runs and pending work. Sends no request.
+/// First the health with its reasons, the lag of each stream, the next and the last runs; then the ranges that are
+/// proven complete, and what waits. Long lists are shortened: --json has everything, also the measured behaviour of the
+/// service. Sends no request. The health has the rules of notifications and of `serve`; max_lag under `[serve]` sets
+/// the allowed lag.
 ///
 /// With --from and --to the command shows each interval of that range: since when it is complete, when it was last
 /// read, with which optional parts, and how many records it had. It also shows the proof: the scan, its number of
@@ -82,6 +88,7 @@ pub(super) fn run(args: &StatusArgs, context: Context) -> Result<u8, CommandErro
         ..status
     };
     complete(&mut status, &settings, &state)?;
+    status.health = Some(Health::new(&status, &settings, rules(args, &settings, &status)));
     context.printer.print_value(args.json, &status, if range.is_some() { describe_range } else { describe })?;
     let is_well = status.lag.as_ref().is_none_or(LagCheck::is_within_limit);
     Ok(if warn_of_unknown_surveys(&settings) || !is_well { 3 } else { 0 })
@@ -111,6 +118,15 @@ fn range_of(args: &StatusArgs) -> Result<Option<Window>, CommandError> {
     }
     check_range(args.from, args.to)?;
     Ok(Some(Window::new(args.from.unwrap_or(0), args.to.unwrap_or(i64::MAX))))
+}
+
+/// Returns the rules of the health: those of `serve` while it runs, else those of a command. `--max-lag` replaces the
+/// allowed lag.
+fn rules(args: &StatusArgs, settings: &Settings, status: &Status) -> HealthRules {
+    let is_served = status.serve.as_ref().is_some_and(|serve| serve.is_running);
+    let of_serve = health_rules(settings, status.now_ms).ok().filter(|_| is_served);
+    let rules = of_serve.unwrap_or_else(|| HealthRules::for_one_shot(settings));
+    HealthRules { max_lag: args.max_lag.or(rules.max_lag), ..rules }
 }
 
 /// Adds the details, the counts of the warehouse and the state of `serve`.

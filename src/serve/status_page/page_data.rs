@@ -12,7 +12,7 @@ use crate::{
     model::{DAY_MS, Scope, TimeParts, format_duration},
     pipeline::{DriftReport, Reading, ScopeBacklog},
     report::{CoverageState, ScopeCoverage, format::day_text, squares::class},
-    sync_status::{HealthReason, Run, RunSummary, Status, lag_secs},
+    sync_status::{HealthReason, HealthSummary, Run, RunSummary, Status, lag_secs},
 };
 
 use super::super::{HealthMonitor, ServeState, monitoring::StatusResult};
@@ -66,17 +66,6 @@ pub(super) fn age(secs: i64) -> String {
         secs => format_duration(secs),
     };
     if secs >= 0 { format!("{length} ago") } else { format!("in {length}") }
-}
-
-/// The health in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum HealthSummary {
-    Healthy,
-    /// No run has ended yet, and nothing failed.
-    NoRunYet,
-    NeedsALook,
-    Failing,
 }
 
 /// Everything that the page shows.
@@ -218,17 +207,11 @@ impl PageData {
         let (state, scopes) = (&monitor.state, &sync_status.backlog);
         let daemon = state.status();
         let progress = state.progress();
-        let summary = match () {
-            () if !health.is_healthy() => HealthSummary::Failing,
-            () if health.has("never_ran") => HealthSummary::NoRunYet,
-            () if !health.reasons.is_empty() => HealthSummary::NeedsALook,
-            () => HealthSummary::Healthy,
-        };
         PageData {
             now: Timestamp(now_ms),
             version: env!("CARGO_PKG_VERSION"),
             started_at: Timestamp(state.started_ms),
-            health: summary,
+            health: health.summary(),
             reasons: health.reasons,
             current_job: current_job(state, sync_status, progress.as_ref()),
             schedule: daemon.schedule.expression,

@@ -6,12 +6,12 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use crate::{
     model::format_duration,
     report::{format::sanitized, squares::legend},
-    sync_status::HealthReason,
+    sync_status::{HealthReason, HealthSummary},
 };
 
 use super::{
     access::AccessDenied,
-    page_data::{CurrentJob, Deliveries, HealthSummary, PageData, RateLimit, ScopeCalendar, Timestamp, age},
+    page_data::{CurrentJob, Deliveries, PageData, RateLimit, ScopeCalendar, Timestamp, age},
     tables::{COVERAGE_STATES, calendar, count, mark, rejects, runs},
 };
 
@@ -51,7 +51,7 @@ pub(super) fn page(data: &PageData, parts: &[Part]) -> Markup {
         html lang="en" {
             head {
                 (common_head())
-                title { (word(data.health)) ": studysync" }
+                title { (data.health) ": studysync" }
                 script type="module" src="status.js" {}
                 // Without a script the browser reloads the page.
                 noscript { meta http-equiv="refresh" content="10"; }
@@ -132,15 +132,6 @@ fn section(name: &str, heading: &str, content: &Markup) -> Markup {
     }
 }
 
-fn word(health: HealthSummary) -> &'static str {
-    match health {
-        HealthSummary::Healthy => "Healthy",
-        HealthSummary::NoRunYet => "No run yet",
-        HealthSummary::NeedsALook => "Needs a look",
-        HealthSummary::Failing => "Failing",
-    }
-}
-
 fn health(data: &PageData) -> Markup {
     let kind = match data.health {
         HealthSummary::Healthy => "good",
@@ -149,7 +140,7 @@ fn health(data: &PageData) -> Markup {
     };
     html! {
         div class={ "verdict " (kind) } {
-            p.word { span.mark aria-hidden="true" { (mark(kind)) } " " (word(data.health)) }
+            p.word { span.mark aria-hidden="true" { (mark(kind)) } " " (data.health) }
             @if data.reasons.is_empty() { p { "Runs succeed, no stream is too far behind, and deliveries can be stored." } }
             @else { ul.reasons { @for reason in &data.reasons { (reason_item(reason)) } } }
             @if data.failures_in_a_row > 1 { p.meta { (data.failures_in_a_row) " runs have failed in a row." } }
