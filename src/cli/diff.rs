@@ -30,7 +30,8 @@ const LABEL_COLUMNS: usize = 26;
 ///
 /// The date of a change is that of the scan that found the change: an edit of Monday that a scan found on Tuesday
 /// counts on Tuesday. The command reads the DuckDB file if one is configured, else the Parquet files, and changes
-/// nothing. The SQL macros row_changes and figure_changes return the same.
+/// nothing. While a run writes the DuckDB file, it reads the copy of `publish` under `[warehouse]`, or waits up to
+/// `lock_wait_secs`. The SQL macros row_changes and figure_changes return the same.
 ///
 /// before + new + returned - deleted - vanished = after. If the warehouse had its first load after --since, the
 /// command says so, and shows the changes since then.

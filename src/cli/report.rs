@@ -24,8 +24,9 @@ use super::{
 /// The page shows answers per day, NPS, surveys and their questions, themes, coverage, and the time that runs took.
 ///
 /// The page needs no network and no script, and has the numbers of its charts in tables. The command reads the DuckDB
-/// file if one is configured, else the Parquet files, and changes nothing. Coverage comes from the checkpoints, or from
-/// the ledger in the warehouse if there are none. With --survey the page shows only these surveys.
+/// file if one is configured, else the Parquet files, and changes nothing. While a run writes the DuckDB file, it reads
+/// the copy of `publish` under `[warehouse]`, or waits up to `lock_wait_secs`. Coverage comes from the checkpoints, or
+/// from the ledger in the warehouse if there are none. With --survey the page shows only these surveys.
 ///
 /// Exit codes: 0 written; 1 the warehouse cannot be read; 2 usage or configuration; 5 a run has locked the warehouse.
 #[derive(Args, Debug)]

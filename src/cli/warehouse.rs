@@ -2,11 +2,20 @@
 
 use crate::{
     config::Settings,
-    load::Reader,
+    load::{LockPatience, Reader, ReaderLimits, WhileLocked},
     pipeline::{Memory, unknown_surveys},
 };
 
 use super::CommandError;
+
+/// Opens the configured warehouses. While a run has the DuckDB file open, reads the copy for readers, or waits as long
+/// as a run waits for readers.
+pub(super) fn open_reader(settings: &Settings, limits: ReaderLimits) -> Result<Reader, CommandError> {
+    let warehouse = &settings.warehouse;
+    let patience = LockPatience { wait: warehouse.lock_wait, ..LockPatience::default() };
+    let while_locked = WhileLocked { copy: warehouse.publish.clone(), patience };
+    Ok(Reader::open_while_locked(&warehouse.paths, limits, &while_locked)?)
+}
 
 /// Opens the configured warehouses, and checks that they know every survey of `--survey`.
 ///
@@ -16,7 +25,7 @@ use super::CommandError;
 pub(super) fn open_for_surveys(settings: &Settings, purpose: &str) -> Result<Reader, CommandError> {
     settings.require_warehouse()?;
     let limits = Memory::of(&settings.warehouse).reader_limits();
-    let mut reader = Reader::open_limited(&settings.warehouse.paths, limits)?;
+    let mut reader = open_reader(settings, limits)?;
     if !settings.surveys.is_empty()
         && let Some(unknown) = unknown_surveys(&mut reader, &settings.surveys)?
     {

@@ -81,10 +81,10 @@ table! {
         "Memory limit of the whole program in MiB, kept within a quarter. An engine spills to disk beyond its share. At least {MEMORY_LIMIT_MB_MIN} per"
         "warehouse. More than the default is hardly faster. DuckDB exceeds it, with a warning, if thousands of records in a row have long texts."
         memory_limit_mb: u64 = 512;
-        "How long a run waits for a DuckDB file that another program has locked, before it gives up with exit code 5."
+        "How long a run waits for a DuckDB file that another program has locked, and query, report and diff for a run, before exit code 5."
         lock_wait_secs: u64 = 60, in 0..=DAY_SECS;
         "A read-only copy of the DuckDB file, replaced atomically at the end of each run that changed the file. Readers of the copy and runs"
-        "never wait for each other. Only this user can read the first copy; later copies keep the mode, owner and group of the previous one."
+        "never wait for each other, and query, report and diff read the copy while a run has the file. Only this user can read the first copy; later copies keep the mode, owner and group of the previous one."
         publish: Option<PathBuf> => example("analytics.duckdb");
         "A full-text index in the DuckDB file for search_answers. DuckDB's extension fts must be installed: nothing is downloaded. A run that"
         "changed answers rebuilds the index, which takes about 13 seconds for a million responses."

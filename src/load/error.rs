@@ -185,13 +185,13 @@ impl Fault for LoadError {
     fn hint(&self) -> Option<&str> {
         Some(match self {
             error if error.is_own_lock() => {
-                "another command of studysync has it open: wait for it to end, then run again; a run waits for it as long as lock_wait_secs \
-                 under [warehouse] says"
+                "another command of studysync has it open: wait for it to end, then run again; commands wait for it as long as lock_wait_secs \
+                 under [warehouse] says. Readers of the copy that publish names never wait"
             }
             LoadError::LockRefused { .. } => NEEDS_LOCKS,
             LoadError::Missing { .. } => &MISSING,
             LoadError::Locked { .. } => {
-                "close the program that has it open (an analyst's session, a notebook), then run again; a run waits for it as long as \
+                "close the program that has it open (an analyst's session, a notebook), then run again; commands wait for it as long as \
                  lock_wait_secs under [warehouse] says"
             }
             LoadError::OtherIdentity { .. } => {

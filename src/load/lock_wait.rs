@@ -2,6 +2,7 @@
 //! opening is retried.
 
 use std::{
+    path::PathBuf,
     thread,
     time::{Duration, Instant},
 };
@@ -11,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::LoadError;
 
 /// Delay between two tries to open a warehouse.
-const RETRY_DELAY: Duration = Duration::from_millis(200);
+const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// How long to wait for a warehouse that another process has open.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +21,15 @@ pub struct LockPatience {
     pub wait: Duration,
     /// Cancels the wait.
     pub stop: CancellationToken,
+}
+
+/// What a reader does while another process writes the DuckDB file.
+#[derive(Clone, Debug, Default)]
+pub struct WhileLocked {
+    /// The copy for readers, which is read in place of the file if the copy exists.
+    pub copy: Option<PathBuf>,
+    /// How long to wait if there is no copy.
+    pub patience: LockPatience,
 }
 
 impl LockPatience {

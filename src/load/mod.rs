@@ -33,7 +33,7 @@ pub use interface::{
     RunRecord, VanishPolicy,
 };
 pub use json_rows::{ParquetRows, json_rows, read_parquet_file};
-pub use lock_wait::LockPatience;
+pub use lock_wait::{LockPatience, WhileLocked};
 pub use open::{Opening, Place, WarehouseOptions};
 pub use persons::{CoOccurrence, LocationResult, PeopleFound};
 pub use reader::{QueryResult, Reader, ReaderLimits, RowFormat, RowsQuery, Streamed, in_place, statements};

@@ -1,9 +1,8 @@
 //! Runs read-only SQL queries of a warehouse. A query can read only the files of the warehouse, and cannot change
 //! anything.
 //!
-//! Opening a reader does not wait for a lock: while a run writes the DuckDB file, opening fails with an error that
-//! names the process. A run cannot write a DuckDB file that a reader has open, so the reader should be closed after the
-//! query.
+//! While a run writes the DuckDB file, opening a reader reads the copy for readers, waits, or fails, as [`WhileLocked`]
+//! says. A run cannot write a DuckDB file that a reader has open, so the reader should be closed after the query.
 
 mod columns;
 mod pivot;
@@ -11,7 +10,12 @@ mod script;
 mod seal;
 mod timer;
 
-use std::{cell::Cell, sync::Arc, time::Duration};
+use std::{
+    cell::Cell,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch},
@@ -20,12 +24,16 @@ use arrow::{
 use duckdb::{Config, Connection};
 
 use super::{
-    LoadError,
+    LoadError, LockPatience, WhileLocked,
     engine::{common_config, pin_to_utc},
     open::{Attached, attach, catalog},
     parquet_views::ParquetViews,
 };
-use crate::{model::WarehousePaths, schema::quote_text};
+use crate::{
+    files,
+    model::{WarehouseKind, WarehousePaths, format_ms},
+    schema::quote_text,
+};
 pub use columns::{RowFormat, RowsQuery};
 pub use script::{in_place, statements};
 use seal::check_reads_only;
@@ -56,8 +64,8 @@ impl ReaderLimits {
 pub struct Reader {
     connection: Connection,
     limits: ReaderLimits,
-    /// The warehouses to open again; `None` if the engine uses one thread.
-    reopening: Option<WarehousePaths>,
+    /// The warehouses to open again, and how long to wait for them; `None` if the engine uses one thread.
+    reopening: Option<(WarehousePaths, LockPatience)>,
     /// Dropped after the connection, because fields are dropped in their order.
     attached: Vec<Attached>,
 }
@@ -95,11 +103,32 @@ impl Reader {
     /// `Locked` while another process or this process has the DuckDB file open for writing; `Missing` if the file or
     /// folder does not exist.
     pub fn open_limited(paths: &WarehousePaths, limits: ReaderLimits) -> Result<Reader, LoadError> {
-        Ok(Reader { reopening: Some(paths.clone()), ..Reader::open_engine(paths, limits, None)? })
+        Reader::open_while_locked(paths, limits, &WhileLocked::default())
     }
 
-    /// Opens warehouses. `threads` is the number of threads of the engine; `None` means its default.
-    fn open_engine(paths: &WarehousePaths, limits: ReaderLimits, threads: Option<i64>) -> Result<Reader, LoadError> {
+    /// Opens warehouses as [`Reader::open_limited`] does, also while another process has the DuckDB file open for
+    /// writing. A log line then says what the reader waits for or reads.
+    ///
+    /// # Errors
+    /// As [`Reader::open_limited`]; `Locked` only when the wait is over.
+    pub fn open_while_locked(
+        paths: &WarehousePaths,
+        limits: ReaderLimits,
+        while_locked: &WhileLocked,
+    ) -> Result<Reader, LoadError> {
+        let mut paths = paths.clone();
+        let reader = Reader::open_engine(&mut paths, limits, None, while_locked)?;
+        Ok(Reader { reopening: Some((paths, while_locked.patience.clone())), ..reader })
+    }
+
+    /// Opens warehouses. `threads` is the number of threads of the engine; `None` means its default. A path in `paths`
+    /// becomes the path of the copy if the copy is opened.
+    fn open_engine(
+        paths: &mut WarehousePaths,
+        limits: ReaderLimits,
+        threads: Option<i64>,
+        while_locked: &WhileLocked,
+    ) -> Result<Reader, LoadError> {
         let failed = LoadError::engine("open");
         let config = common_config(Config::default())
             .and_then(|config| config.max_memory(&format!("{}B", limits.memory_bytes)))
@@ -111,8 +140,18 @@ impl Reader {
         pin_to_utc(&connection)?;
         let mut attached = Vec::new();
         if let Some(first) = paths.keys().next().map(|kind| catalog(*kind)) {
-            for (kind, path) in paths.iter().rev() {
-                attached.push(attach(*kind, path, &connection, first)?);
+            for (kind, path) in paths.iter_mut().rev() {
+                let copy = while_locked.copy.as_deref().filter(|_| *kind == WarehouseKind::DuckDb);
+                let opened = match attach(*kind, path, &connection, first) {
+                    Err(LoadError::Locked { .. }) => {
+                        match copy.and_then(|copy| attach_copy(copy, path, &connection, first)) {
+                            Some(opened) => Ok(opened),
+                            None => while_locked.patience.until_free(|| attach(*kind, path, &connection, first)),
+                        }
+                    }
+                    opened => opened,
+                };
+                attached.push(opened?);
             }
             connection.execute_batch(&format!("USE {first}.main")).map_err(failed)?;
         }
@@ -225,9 +264,13 @@ impl Reader {
         if !matches!(&streamed, Err(error) if error.is_out_of_memory()) || has_rows.get() {
             return streamed?;
         }
-        let Some(paths) = self.reopening.take() else { return streamed? };
+        let Some((mut paths, patience)) = self.reopening.take() else { return streamed? };
         tracing::debug!("the engine ran out of memory: the query runs again with one thread");
-        *self = Reader::open_engine(&paths, self.limits, Some(1))?;
+        // Closes the file before it is opened again: closing it later would drop the lock of the new engine, too.
+        self.connection = Connection::open_in_memory().map_err(LoadError::engine("close the warehouse"))?;
+        self.attached.clear();
+        let while_locked = WhileLocked { copy: None, patience };
+        *self = Reader::open_engine(&mut paths, self.limits, Some(1), &while_locked)?;
         self.run_once(sql, rows_max, &mut take)?
     }
 
@@ -270,6 +313,24 @@ impl Reader {
         }
         Ok(Ok(Streamed { rows: rows_max - rows_left, truncated: false }))
     }
+}
+
+/// Attaches the copy for readers in place of the locked DuckDB file at `path`, which becomes the path of the copy.
+/// Returns `None` if the copy cannot be read, as before the first run and after an erasure.
+fn attach_copy(copy: &Path, path: &mut PathBuf, connection: &Connection, first: &'static str) -> Option<Attached> {
+    // The copy has the modification time of its original.
+    let found = files::metadata(copy).ok().flatten().filter(|found| found.len() > 0)?;
+    let attached = attach(WarehouseKind::DuckDb, copy, connection, first)
+        .inspect_err(|error| tracing::warn!(%error, "cannot read the copy for readers"))
+        .ok()?;
+    let since_epoch = found.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+    let changed = format_ms(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX));
+    let (locked, copy_shown) = (path.display(), copy.display());
+    tracing::warn!(
+        "{locked} is held open by another process; reading the copy {copy_shown}, last changed at {changed}"
+    );
+    *path = copy.to_owned();
+    Some(attached)
 }
 
 fn parquet_views(attached: &[Attached]) -> impl Iterator<Item = &ParquetViews> {

@@ -1,5 +1,5 @@
-//! Locks of other processes: a run waits for the warehouse, then gives up with exit code 5. It does not wait for the
-//! lease.
+//! Locks of other processes: a run and a reader wait for the warehouse, then give up with exit code 5. No run waits for
+//! the lease.
 
 use std::{
     fs::File,
@@ -111,6 +111,79 @@ fn a_run_waits_for_a_locked_warehouse() {
         assert!(done.stderr.contains("waiting up to 120 s"), "{mode}: it did not have to wait: {}", done.stderr);
         assert_warehouses_equal(&place, &Expected::now(&service), mode);
     }
+}
+
+const READERS: [&[&str]; 3] =
+    [&["query", "SELECT count(*) AS answers FROM responses"], &["report"], &["diff", "--since", "1d"]];
+
+#[test]
+fn readers_wait_for_a_run_that_has_the_file() {
+    let service = Service::start(small(400, 8));
+    let place = place_that_waits(&service, 120);
+    place.report(&["sync"], 0);
+    for command in READERS {
+        let mut holder = Holder::of(&place, "writes");
+        let reader = place.spawn(command);
+        std::thread::sleep(Duration::from_millis(1500));
+        holder.let_go();
+        let done = Done::from(reader.wait_with_output().unwrap()).expect(0);
+        assert!(done.stderr.contains("waiting up to 120 s"), "{command:?}: {}", done.stderr);
+        assert!(!done.stdout.is_empty(), "{command:?}");
+    }
+}
+
+#[test]
+fn exit_5_readers_give_up_as_configured() {
+    let service = Service::start(small(400, 8));
+    let place = place_that_waits(&service, 1);
+    place.report(&["sync"], 0);
+    let holder = Holder::of(&place, "writes");
+    for command in READERS {
+        let done = place.run(command).expect(5);
+        assert_says(&done, &["waiting up to 1 s", &holder.pid(), "lock_wait_secs"]);
+        assert!(done.stdout.is_empty(), "{}", done.stdout);
+    }
+}
+
+#[test]
+fn readers_take_the_copy_while_a_run_has_the_file() {
+    let service = Service::start(small(400, 8));
+    let config = format!("{ALL_FLAGS}[warehouse]\nlock_wait_secs = 1\npublish = \"copy.duckdb\"\n");
+    let place = Place::new(&service).with_config(&config);
+    place.report(&["sync"], 0);
+    let at_rest = place.run(READERS[0]).expect(0);
+    assert!(!at_rest.stderr.contains("copy"), "{}", at_rest.stderr);
+    let _holder = Holder::of(&place, "writes");
+    for command in READERS {
+        let done = place.run(command).expect(0);
+        let is_of_copy = done.stderr.contains("reading the copy copy.duckdb, last changed at 20");
+        assert!(is_of_copy && !done.stderr.contains("waiting"), "{}", done.stderr);
+    }
+    assert_eq!(place.run(READERS[0]).expect(0).stdout, at_rest.stdout);
+    // A query that needs more memory than it has runs again, on the copy.
+    let large = "SELECT sum(length(text)) FROM (SELECT list(repeat('x', 1000000) || range) AS text FROM range(1000))";
+    assert_says(&place.run(&["query", large]).expect(1), &["memory_limit_mb"]);
+    // An erasure leaves an empty file in place of the copy.
+    std::fs::remove_file(place.path("copy.duckdb")).unwrap();
+    std::fs::write(place.path("copy.duckdb"), "").unwrap();
+    assert_says(&place.run(READERS[0]).expect(5), &["waiting up to 1 s"]);
+}
+
+#[test]
+#[ignore = "slow: run by `make test-slow`"]
+fn slow_a_busy_backfill_lets_readers_in() {
+    let service = Service::start(small(150_000, 300));
+    // Slow enough for two turns of readers, and so fast that no pause releases the file.
+    service.control().merge_faults(serde_json::json!({"latency": {"per_row_us": 500}})).unwrap();
+    let place = place_that_waits(&service, 120);
+    let mut run = place.spawn(&["backfill", "--from", "2025-01-01"]);
+    let mut seen = Vec::new();
+    while run.try_wait().unwrap().is_none() {
+        let done = place.run(&["query", "--format", "csv", "SELECT count(*) AS answers FROM responses"]);
+        seen.extend(done.stdout.lines().nth(1).and_then(|count| count.parse::<u64>().ok()));
+    }
+    Done::from(run.wait_with_output().unwrap()).expect(0);
+    assert!(seen.iter().any(|answers| (20_000..140_000).contains(answers)), "{seen:?}");
 }
 
 #[test]

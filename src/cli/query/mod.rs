@@ -6,6 +6,7 @@ mod table;
 
 use std::{
     fs::File,
+    io::IsTerminal as _,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -14,7 +15,7 @@ use clap::{Args, ValueEnum};
 
 use crate::{
     files::Access,
-    load::{LoadError, Reader, ReaderLimits, RowFormat, RowsQuery, in_place, statements},
+    load::{LoadError, ReaderLimits, RowFormat, RowsQuery, in_place, statements},
     model::parse_duration,
     pipeline::Memory,
     text,
@@ -24,6 +25,7 @@ use super::{
     CommandError, Context,
     flags::LocationArgs,
     printer::{WriteError, write_stderr, write_to},
+    warehouse::open_reader,
 };
 use formats::RowWriter;
 use formats::{Csv, Json, Parquet};
@@ -46,6 +48,9 @@ const RESERVED_BYTES: u64 = 1 << 30;
 /// `parquet.NAME`. Times are UTC. SQL cannot write, and cannot access other files, the network, the environment or
 /// extensions. `memory_limit_mb` under `[warehouse]` limits the memory.
 ///
+/// While a run writes the DuckDB file, the command reads the copy of `publish` under `[warehouse]`. Without a copy it
+/// waits up to `lock_wait_secs`.
+///
 /// All statements are checked before the first one runs.
 /// The results are printed in order, with an empty line between tables.
 ///
@@ -54,11 +59,11 @@ const RESERVED_BYTES: u64 = 1 << 30;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   studysync query \"FROM nps_by_week ORDER BY week\"
+  studysync query -f examples/questions.sql
   studysync query \"FROM current_responses\" --out answers.parquet")]
 pub(super) struct QueryArgs {
-    /// The statements, comments included; '-' reads them from standard input
-    #[arg(value_name = "SQL", allow_hyphen_values = true, value_parser = parse_sql)]
-    #[arg(required_unless_present = "file", conflicts_with = "file")]
+    /// The statements, comments included [default: those of --file, else of standard input]
+    #[arg(value_name = "SQL", allow_hyphen_values = true, value_parser = parse_sql, conflicts_with = "file")]
     sql: Option<String>,
 
     /// Always refused. With this argument, the error can name a mistyped flag instead of the flag's value
@@ -66,7 +71,7 @@ pub(super) struct QueryArgs {
     surplus: Option<String>,
 
     /// Read the statements from this file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, short, value_name = "FILE")]
     file: Option<PathBuf>,
 
     /// Format of the rows [default: by the extension of --out (csv, json, ndjson, jsonl, parquet, txt), else table]
@@ -196,7 +201,7 @@ pub(super) fn run(args: &QueryArgs, context: Context) -> Result<u8, CommandError
     }
     let limits = ReaderLimits { statement_time: args.time_limit, ..Memory::of(&settings.warehouse).reader_limits() };
     limit_memory(limits.memory_bytes);
-    let mut reader = Reader::open_limited(&settings.warehouse.paths, limits)?;
+    let mut reader = open_reader(&settings, limits)?;
     if statements.is_empty() {
         return Err(CommandError::Usage("there is no statement, only blanks and comments".to_owned()));
     }
@@ -257,6 +262,11 @@ fn script_of(args: &QueryArgs) -> Result<String, CommandError> {
             .and_then(text::read)
             .map_err(CommandError::failed(format!("cannot read {}", file.display()))),
         (None, Some(sql)) if sql != "-" => Ok(text::without_mark(sql).to_owned()),
+        (None, None) if std::io::stdin().is_terminal() => {
+            let problem =
+                "there is no statement: write one in quotes, name a file with -f, or pipe one into the command";
+            Err(CommandError::Usage(problem.to_owned()))
+        }
         _ => text::read(std::io::stdin()).map_err(CommandError::failed("cannot read standard input")),
     }
 }

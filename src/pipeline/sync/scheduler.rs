@@ -7,7 +7,7 @@ use tracing::Instrument as _;
 
 use crate::{
     load::CommitOptions,
-    model::{Scan, Stream},
+    model::{Scan, Stream, WarehouseKind},
     pipeline::{
         drift::Frozen,
         error::{Failure, PipelineError},
@@ -33,6 +33,12 @@ use super::{
 
 /// How long the warehouses may be idle before the run releases their locks for other processes.
 const RELEASE_LOCKS_AFTER: Duration = Duration::from_secs(1);
+
+/// How often a busy run releases the DuckDB file after a commit, for readers that wait. Opening the file again costs:
+/// every 5 s, a backfill of 400,000 answers took 4 % more processor time.
+const LET_READERS_IN_EVERY: Duration = Duration::from_secs(10);
+/// How long a busy run leaves the file to readers. Waiting readers of this program try every 50 ms.
+const READERS_TURN: Duration = Duration::from_millis(200);
 
 type SyncPool = ScanPool<WindowQueue, CompletedScan>;
 
@@ -79,6 +85,7 @@ impl Run {
     /// Scans and commits windows as [`Run::scan_windows`] does, until the first error, which the pool has.
     async fn scan_until_error(&mut self, pool: &mut SyncPool, commits: &mut CommitQueue) {
         let mut are_locks_released = false;
+        let mut readers_turn_at = Instant::now() + LET_READERS_IN_EVERY;
         loop {
             self.start_scans(pool, commits);
             self.start_commit_step(pool, commits);
@@ -94,6 +101,10 @@ impl Run {
                     }
                     Ok(StepEnd::Committed(tasks, committed)) => {
                         self.commit_ended(pool, commits, tasks, committed).await;
+                        if Instant::now() >= readers_turn_at && !pool.has_failed() {
+                            self.let_readers_in().await.unwrap_or_else(|error| pool.fail(error));
+                            readers_turn_at = Instant::now() + LET_READERS_IN_EVERY;
+                        }
                     }
                     Err(panicked) => pool.fail(PipelineError::WorkerPanicked(panicked.to_string())),
                 },
@@ -106,10 +117,21 @@ impl Run {
                 () = sleep(RELEASE_LOCKS_AFTER), if !are_locks_released && commits.is_idle() && !pool.is_idle() => {
                     are_locks_released = true;
                     self.release_locks().await.unwrap_or_else(|error| pool.fail(error));
+                    readers_turn_at = Instant::now() + LET_READERS_IN_EVERY;
                 }
                 else => break,
             }
         }
+    }
+
+    /// Releases the DuckDB file for a moment, so that waiting readers can open it. The next step at the warehouse waits
+    /// for them. Pulls go on. Does nothing without a DuckDB file, because a Parquet folder can be read at any time.
+    async fn let_readers_in(&self) -> Result<(), PipelineError> {
+        if self.session.settings.warehouse.paths.contains_key(&WarehouseKind::DuckDb) {
+            self.release_locks().await?;
+            sleep(READERS_TURN).await;
+        }
+        Ok(())
     }
 
     /// Adds the unfinished scans of earlier runs: incomplete scans to the windows, complete scans to the commits.
