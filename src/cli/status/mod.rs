@@ -14,6 +14,7 @@ use crate::{
     model::{Scope, Window, format_second, parse_duration},
     person::{SuppressionError, SuppressionList},
     pipeline::{Memory, chain},
+    report::untrusted,
     state::{State, StateError},
     sync_status::{LagCheck, ServeStatus, Status, WaitingErasure, proofs},
 };
@@ -122,6 +123,9 @@ fn complete(status: &mut Status, settings: &Settings, state: &State) -> Result<(
         let counted = counted.transpose().inspect_err(|error| tracing::info!(%error, "cannot count rows"));
         scope.rows = counted.ok().flatten();
     }
+    let known = reader.as_mut().map(untrusted).transpose();
+    status.untrusted =
+        known.inspect_err(|error| tracing::info!(%error, "cannot read the view untrusted")).ok().flatten();
     // Counting the due users starts another engine.
     drop(reader);
     if let Some(users) = &mut status.users {
