@@ -18,6 +18,7 @@ mod report_data;
 mod rows;
 mod settings;
 mod surveys;
+mod untrusted;
 
 use crate::{load::Reader, state::State};
 
@@ -27,6 +28,7 @@ pub use error::ReportError;
 pub use limits::{DAYS_DEFAULT, DAYS_MAX};
 pub use page::{BASE_STYLE, squares, time_split};
 pub use settings::ReportSettings;
+pub use untrusted::untrusted;
 
 /// Returns the report as HTML. The coverage comes from the checkpoints if they belong to the same service as the
 /// warehouse, else from the ledger.

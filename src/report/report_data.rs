@@ -8,10 +8,11 @@ use super::{
     limits::{RUNS_MAX, THEMES_MAX, TREND_WEEKS_MAX, WEEKS_MAX},
     rows::{NpsWeeks, Row, count, day_number, nps_columns, nps_week, query, shortened, survey_filter},
     surveys::{self, Surveys},
+    untrusted::untrusted,
 };
 use crate::{
     load::{LoadError, Reader},
-    model::{StoredReport, TimeParts},
+    model::{StoredReport, TimeParts, Untrusted},
     state::State,
 };
 
@@ -24,6 +25,8 @@ pub(super) struct ReportData {
     pub surveys: Surveys,
     pub themes: Themes,
     pub coverage: Coverage,
+    /// What is known against the data, of all surveys.
+    pub untrusted: Vec<Untrusted>,
     pub runs: Vec<RunRow>,
     pub changes: Option<Changes>,
 }
@@ -93,6 +96,7 @@ pub(super) fn read(
         surveys: surveys::surveys(reader, &of)?,
         themes: themes(reader, &of)?,
         coverage: coverage::coverage(reader, state, totals.base_url.as_deref(), settings.days)?,
+        untrusted: untrusted(reader)?,
         runs: runs(reader)?,
         changes: settings.changes.map(|between| changes::changes(reader, &settings.surveys, between)).transpose()?,
         totals,

@@ -105,6 +105,7 @@ const VIEWS: &[(&str, &str)] = files!("views":
     "response_rates",
     "webhook_mismatches",
     "key_collisions",
+    "untrusted",
 );
 const MACROS: &[(&str, &str)] = files!("views/macros":
     "responses_as_of",

@@ -41,6 +41,7 @@ const SUBJECTS: &[Subject] = &[
             "sessions",
             "open_answers",
             "key_collisions",
+            "untrusted",
             "search_answers",
         ],
     },

@@ -157,7 +157,8 @@ fn status_shows_coverage_lag_and_runs_without_a_request() {
             "state",
             "streams",
             "traits",
-            "under_way"
+            "under_way",
+            "untrusted"
         ]
     );
     assert_eq!(status["base_url"], service.base_url());

@@ -115,10 +115,13 @@ fn p3_a_clock_that_is_weeks_off_is_reported() {
             let missed = "Not read: responses and themes of ";
             assert!(done.stderr.contains(missed), "what is missing is named: {}", done.stderr);
         }
+        let clock = "SELECT count(*) FROM untrusted WHERE reason = 'clock' AND range_end IS NULL";
+        assert_eq!(place.duckdb_tables().count(clock), 1, "{off_days}");
         let check = place.run(&["check"]).expect(3);
         assert!(check.stdout.contains("FAIL clock") && check.stdout.contains(words), "{}", check.stdout);
         *skew.lock().unwrap() = Some(0);
         place.run(&["backfill", "--from", &from]).expect(0);
+        assert_eq!(place.duckdb_tables().count(clock), 0, "the clock came right");
         assert_live_rows(&place, &service, "after the clock came right");
     }
 }

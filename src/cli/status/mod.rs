@@ -15,6 +15,7 @@ use crate::{
     model::{Scope, Window, format_second, parse_duration},
     person::{SuppressionError, SuppressionList},
     pipeline::{Memory, chain},
+    report::untrusted,
     serve::health_rules,
     state::{State, StateError},
     sync_status::{Health, HealthRules, LagCheck, ServeStatus, Status, WaitingErasure, proofs},
@@ -138,6 +139,9 @@ fn complete(status: &mut Status, settings: &Settings, state: &State) -> Result<(
         let counted = counted.transpose().inspect_err(|error| tracing::info!(%error, "cannot count rows"));
         scope.rows = counted.ok().flatten();
     }
+    let known = reader.as_mut().map(untrusted).transpose();
+    status.untrusted =
+        known.inspect_err(|error| tracing::info!(%error, "cannot read the view untrusted")).ok().flatten();
     // Counting the due users starts another engine.
     drop(reader);
     if let Some(users) = &mut status.users {

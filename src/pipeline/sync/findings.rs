@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     load::RowCounts,
-    model::{Drift, Outcome, Scope, Stream, Window},
+    model::{Drift, Outcome, Scope, Stream, Untrusted, Window},
     pipeline::{
         drift::{DriftReport, DriftSource, Frozen, reports},
         error::Failure,
@@ -53,6 +53,8 @@ pub struct Findings {
     withheld_rows: Vec<WithheldRows>,
     /// Number of webhook events that were added to the warehouses.
     pub webhook_events: u64,
+    /// What the checkpoints and the clocks know against the data, once the scans are done.
+    pub untrusted: Vec<Untrusted>,
     drift: BTreeMap<DriftSource, Drift>,
     /// Streams with a scan that was not applied because of drift.
     frozen: BTreeSet<Stream>,

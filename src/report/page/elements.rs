@@ -13,6 +13,7 @@ pub(super) const SECTIONS: &[(&str, &str)] = &[
     ("nps", "NPS by week"),
     ("surveys", "Surveys"),
     ("themes", "Themes"),
+    ("trust", "Can it be trusted?"),
     ("coverage", "Coverage"),
     ("runs", "Last runs"),
 ];

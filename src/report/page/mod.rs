@@ -10,6 +10,7 @@ mod runs;
 pub mod squares;
 mod surveys;
 pub mod time_split;
+mod trust;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -34,6 +35,7 @@ pub(super) fn render(data: &ReportData, settings: &ReportSettings) -> Result<Str
             (overview::nps(data.nps.as_ref())?)
             (surveys::surveys(&data.surveys)?)
             (overview::themes(&data.themes))
+            (trust::trust(&data.untrusted))
             (coverage::coverage(&data.coverage))
             (runs::runs(&data.runs))
         }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::{
-    model::{DAY_MS, Scope, TimeParts, format_duration},
+    model::{DAY_MS, Scope, TimeParts, Untrusted, format_duration},
     pipeline::{DriftReport, Reading, ScopeBacklog},
     report::{CoverageState, ScopeCoverage, format::day_text, squares::class},
     sync_status::{HealthReason, HealthSummary, Run, RunSummary, Status, lag_secs},
@@ -93,6 +93,8 @@ pub(super) struct PageData {
     pub streams_left_out: usize,
     /// Newest first.
     pub runs: Vec<RunDetails>,
+    /// What is known against the data; `None` while the warehouse cannot be read.
+    pub untrusted: Option<Vec<Untrusted>>,
     pub rate_limit: RateLimit,
     pub deliveries: Deliveries,
 }
@@ -223,6 +225,7 @@ impl PageData {
             streams: scopes.iter().take(SCOPES_MAX).map(|backlog| scope_calendar(backlog, sync_status)).collect(),
             streams_left_out: scopes.len().saturating_sub(SCOPES_MAX),
             runs: sync_status.recent_runs.iter().map(run_details).collect(),
+            untrusted: None,
             rate_limit: rate_limit(sync_status, daemon.rate_limited_until_ms, progress.as_ref(), now_ms),
             deliveries: Deliveries {
                 pending: daemon.pending.deliveries,

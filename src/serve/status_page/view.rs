@@ -13,6 +13,7 @@ use super::{
     access::AccessDenied,
     page_data::{CurrentJob, Deliveries, PageData, RateLimit, ScopeCalendar, Timestamp, age},
     tables::{COVERAGE_STATES, calendar, count, mark, rejects, runs},
+    trust::trust,
 };
 
 /// The name of the part in the page's head.
@@ -37,6 +38,7 @@ pub(super) fn parts(data: &PageData) -> Vec<Part> {
         part("under-way", "Under way", current_job(data)),
         part("schedule", "Next run and last success", schedule(data)),
         part("streams", "Coverage", streams(data)),
+        part("trust", "Known against the data", trust(data.untrusted.as_deref())),
         part("runs", "Last runs", runs(&data.runs)),
         part("rejects", "Rejects and drift", rejects(&data.runs)),
         part("rate-limit", "The service's rate limit", rate_limit(&data.rate_limit, data.now)),

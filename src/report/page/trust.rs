@@ -1,0 +1,45 @@
+//! The section about what is known against the data.
+
+use maud::{Markup, html};
+
+use super::elements::{grouped, left_out, nothing, section, service_text, table};
+use crate::{model::Untrusted, report::rows::count};
+
+/// Maximum rows of the table.
+const ROWS_MAX: usize = 50;
+const HEADS: [&str; 6] = ["Reason", "Of", "From", "To", "Records", "What was found"];
+
+/// Renders what is known against the data, one row for each reason and range.
+pub(super) fn trust(untrusted: &[Untrusted]) -> Markup {
+    if untrusted.is_empty() {
+        return section("trust", nothing("Nothing is known against the data."));
+    }
+    let rows = html! { @for one in untrusted.iter().take(ROWS_MAX) { (row(one)) } };
+    section(
+        "trust",
+        html! {
+            p.note { "Figures of these ranges may be wrong or incomplete." }
+            (table("untrusted", "Known against the data", &HEADS, rows))
+            (left_out(count(untrusted.len().saturating_sub(ROWS_MAX)), "reason", ""))
+        },
+    )
+}
+
+fn row(one: &Untrusted) -> Markup {
+    let survey = one.survey_id.map(|id| format!("survey {id}"));
+    let of: Vec<&str> = [one.stream.as_deref(), survey.as_deref()].into_iter().flatten().collect();
+    html! {
+        tr {
+            th scope="row" { (service_text(&one.reason.replace('_', " "))) }
+            td.word { (service_text(&of.join(", "))) }
+            td { (minute(&one.range_start)) } td { (minute(&one.range_end)) }
+            td { @if let Some(records) = one.records { (grouped(records)) } }
+            td.word { (service_text(&one.detail)) }
+        }
+    }
+}
+
+/// Returns the time to the minute, without its zone.
+fn minute(time: &Option<String>) -> String {
+    time.as_deref().map_or("", |time| time.get(..16).unwrap_or(time)).replace('T', " ")
+}
