@@ -3,6 +3,7 @@
 mod asking;
 mod configured;
 mod exits;
+mod found;
 mod moved;
 mod outputs;
 mod planning;
