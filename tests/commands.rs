@@ -4,6 +4,7 @@ mod asking;
 mod configured;
 mod exits;
 mod first_screen;
+mod found;
 mod moved;
 mod outputs;
 mod planning;

@@ -10,8 +10,8 @@ use clap::{
 use crate::model::WarehouseKind;
 
 use super::{
-    check, completions, demo, diff, erase, exit, forget, health, init, plan, printer::write_stderr, query, rebind,
-    replay, report, sandbox, schema, serve, status, sync, users, verify,
+    check, completions, config, demo, diff, erase, exit, forget, health, init, plan, printer::write_stderr, query,
+    rebind, replay, report, sandbox, schema, serve, status, sync, users, verify,
 };
 
 /// Keeps a warehouse in step with a study feedback service.
@@ -19,7 +19,7 @@ use super::{
 #[command(name = "studysync", version, max_term_width = 80)]
 #[command(after_help = exit::ALL_CODES)]
 pub(super) struct Cli {
-    /// Configuration file [default: STUDYSYNC_CONFIG, else studysync.toml if it exists]
+    /// Configuration file [default: STUDYSYNC_CONFIG, else ./studysync.toml, else /etc/studysync/studysync.toml]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
     pub config: Option<PathBuf>,
 
@@ -55,6 +55,7 @@ pub(super) enum LogFormatArg {
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     Init(init::InitArgs),
+    Config(config::ConfigArgs),
     Check(check::CheckArgs),
     Plan(plan::PlanArgs),
     Sync(sync::SyncArgs),

@@ -121,7 +121,13 @@ pub(super) struct LimitArgs {
 impl LocationArgs {
     /// Returns a builder for the settings of the command, with these flags and `--config`.
     pub fn settings(&self, context: &Context) -> SettingsBuilder {
-        SettingsBuilder(Overrides {
+        let is_announced = context.config.is_none() && !context.is_quiet && !context.progress.is_hidden();
+        SettingsBuilder { overrides: self.overrides(context), is_announced }
+    }
+
+    /// Returns these flags and `--config`.
+    pub fn overrides(&self, context: &Context) -> Overrides {
+        Overrides {
             config: context.config.clone(),
             base_url: self.base_url.clone(),
             api_key_file: self.api_key_file.clone(),
@@ -129,20 +135,26 @@ impl LocationArgs {
             state: self.state.clone(),
             archive: self.archive.clone(),
             ..Overrides::default()
-        })
+        }
     }
 }
 
 /// Collects the flags of a command that override settings.
-pub(super) struct SettingsBuilder(Overrides);
+pub(super) struct SettingsBuilder {
+    overrides: Overrides,
+    /// True if a terminal shows which configuration file was found.
+    is_announced: bool,
+}
 
 impl SettingsBuilder {
-    pub fn streams(self, args: &StreamArgs) -> SettingsBuilder {
-        SettingsBuilder(Overrides { streams: args.streams.clone(), ..self.0 })
+    pub fn streams(mut self, args: &StreamArgs) -> SettingsBuilder {
+        self.overrides.streams.clone_from(&args.streams);
+        self
     }
 
-    pub fn surveys(self, args: &SurveyArgs) -> SettingsBuilder {
-        SettingsBuilder(Overrides { surveys: args.surveys.clone(), ..self.0 })
+    pub fn surveys(mut self, args: &SurveyArgs) -> SettingsBuilder {
+        self.overrides.surveys.clone_from(&args.surveys);
+        self
     }
 
     pub fn selection(self, args: &SelectionArgs) -> SettingsBuilder {
@@ -151,12 +163,22 @@ impl SettingsBuilder {
 
     pub fn limits(self, args: &LimitArgs) -> SettingsBuilder {
         let LimitArgs { concurrency, deadline, max_requests, ignore_rate_limit } = *args;
-        SettingsBuilder(Overrides { concurrency, deadline, max_requests, ignore_rate_limit, ..self.0 })
+        let overrides = Overrides { concurrency, deadline, max_requests, ignore_rate_limit, ..self.overrides };
+        SettingsBuilder { overrides, ..self }
     }
 
     /// Returns the settings: the collected flags over environment, file and defaults.
     pub fn build(self) -> Result<Settings, CommandError> {
-        Ok(config::resolve(self.0)?)
+        let settings = config::resolve(self.overrides)?;
+        if let Some(path) = &settings.config {
+            let file = path.display();
+            match self.is_announced {
+                true => write_stderr(&format!("configuration: {file}\n")),
+                // A job that prints something sends mail; a run names the file in its first log line.
+                false => tracing::debug!(%file, "configuration read"),
+            }
+        }
+        Ok(settings)
     }
 }
 

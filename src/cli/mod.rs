@@ -3,6 +3,7 @@
 mod check;
 mod command_line;
 mod completions;
+mod config;
 mod demo;
 mod diff;
 mod erase;
@@ -87,6 +88,7 @@ fn run(command: Command, context: Context) -> Result<u8, CommandError> {
         Command::Report(args) => report::run(&args, context),
         Command::Diff(args) => diff::run(&args, context),
         Command::Rebind(args) => rebind::run(&args, context),
+        Command::Config(args) => config::run(&args, context),
         Command::Schema(args) => schema::run(&args, context),
         Command::Completions(args) => completions::run(&args, command_line::build(), context),
         Command::Health(args) => health::run(&args, context),

@@ -184,6 +184,9 @@ async fn open_and_execute(
     stop: CancellationToken,
     context: &Context,
 ) -> Result<(RunReport, Result<(), PipelineError>), FailedStart> {
+    if let Some(file) = &settings.config {
+        tracing::info!(file = %file.display(), "configuration read");
+    }
     let progress = Arc::new(Progress::default());
     let run = Run::open(settings.clone(), request, stop, Arc::clone(&progress)).await?;
     if let Some(since_ms) = run.first_sync_since() {

@@ -11,6 +11,7 @@ use crate::{
 
 use super::{
     error::ConfigError,
+    find::{CONFIG_FILE_NAME, SYSTEM_FILE},
     notify::NotifySettings,
     paths::ArchiveChoice,
     recordings::RecordingsSettings,
@@ -18,8 +19,6 @@ use super::{
     serve::ServeSettings,
 };
 
-/// The configuration file that is read if it exists and neither `--config` nor `STUDYSYNC_CONFIG` names a file.
-pub const CONFIG_FILE_NAME: &str = "studysync.toml";
 /// Days of history that the first sync reads if the configuration sets no start.
 pub const FIRST_SYNC_DAYS: i64 = 30;
 /// The address in the file that `init` writes. The program refuses it until the user replaces it.
@@ -196,8 +195,11 @@ impl Settings {
     /// No address is set, or the address is the example of the template.
     pub fn base_url(&self) -> Result<&str, ConfigError> {
         match self.service.base_url.as_deref() {
-            None | Some("") => Err(ConfigError::NoService { file: CONFIG_FILE_NAME }),
-            Some(EXAMPLE_URL) => Err(ConfigError::ExampleService { file: CONFIG_FILE_NAME }),
+            None | Some("") => {
+                self.require_configuration()?;
+                Err(ConfigError::NoService { file: self.file_to_edit() })
+            }
+            Some(EXAMPLE_URL) => Err(ConfigError::ExampleService { file: self.file_to_edit() }),
             Some(base_url) => Ok(base_url),
         }
     }
@@ -215,9 +217,26 @@ impl Settings {
     /// Fails unless at least one warehouse is configured.
     pub fn require_warehouse(&self) -> Result<(), ConfigError> {
         if self.warehouse.paths.is_empty() {
-            return Err(ConfigError::NoWarehouse { file: CONFIG_FILE_NAME });
+            self.require_configuration()?;
+            return Err(ConfigError::NoWarehouse { file: self.file_to_edit() });
         }
         Ok(())
+    }
+
+    /// Fails if nothing is configured: no file, and no service or warehouse by flag or variable. The working folder is
+    /// then probably the wrong one.
+    pub fn require_configuration(&self) -> Result<(), ConfigError> {
+        let is_configured =
+            self.config.is_some() || self.service.base_url.is_some() || !self.warehouse.paths.is_empty();
+        match is_configured {
+            true => Ok(()),
+            false => Err(ConfigError::NoConfiguration { folder_file: CONFIG_FILE_NAME, system_file: SYSTEM_FILE }),
+        }
+    }
+
+    /// Returns the configuration file; without one, the file that `studysync init` writes.
+    fn file_to_edit(&self) -> PathBuf {
+        self.config.clone().unwrap_or_else(|| CONFIG_FILE_NAME.into())
     }
 
     /// Returns the folder next to the state file with the suppression list and the receipts of erasures.

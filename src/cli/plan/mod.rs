@@ -103,6 +103,9 @@ impl StoredValues {
 /// Estimates the run that the arguments describe. With --probe, requests a sample of each due scope first.
 fn plan(args: &PlanArgs, settings: &Settings, context: &Context) -> Result<Plan, CommandError> {
     let state = State::open_read_only(&settings.state_path)?;
+    if state.is_none() {
+        settings.require_configuration()?;
+    }
     // Without an address in the settings, the service of the state file is planned for, and its owner is not checked.
     if let (Some(state), Ok(identity)) = (&state, pipeline::identity(settings)) {
         state.check_owner(&identity.base_url, &identity.environment)?;

@@ -78,6 +78,7 @@ pub(super) fn run(args: &StatusArgs, context: Context) -> Result<u8, CommandErro
     let settings = args.locations.settings(&context).selection(&args.selection).build()?;
     let range = range_of(args)?;
     let Some(state) = State::open_read_only(&settings.state_path)? else {
+        settings.require_configuration()?;
         return report_no_state(args, &settings, &context);
     };
     let erasures_waiting = erasures_waiting(&settings).map_err(|error| CommandError::Refused(chain(&error)))?;
