@@ -6,8 +6,8 @@ use crate::load::Reader;
 pub const DAYS_DEFAULT: u32 = 366;
 /// Days in the daily chart and in the maps of days, at most.
 pub const DAYS_MAX: u32 = 1830;
-/// Weeks of the NPS charts.
-pub(super) const WEEKS_MAX: usize = 104;
+/// Weeks or months of the NPS charts.
+pub(super) const PERIODS_MAX: usize = 104;
 /// Weeks of a theme's trend.
 pub(super) const TREND_WEEKS_MAX: usize = 26;
 /// Surveys, those with most answers first.

@@ -1,7 +1,7 @@
 //! `studysync report`: one HTML file about a warehouse: answers, NPS, surveys, themes, coverage, and the time of the
 //! last runs.
 //!
-//! `report_data`, `surveys` and `changes` query the views of the warehouse, `coverage` reads the checkpoints or the
+//! `report_data`, `surveys`, `nps` and `changes` query the views of the warehouse, `coverage` reads the checkpoints or the
 //! ledger; `chart` draws, and `page` renders the HTML. `studysync diff` shows only `changes`. The HTML file needs
 //! neither a network nor a script. The report computes no statistics: every number comes from a view, or is a sum of
 //! numbers that the view allows to add.
@@ -13,6 +13,7 @@ mod coverage;
 mod error;
 pub mod format;
 mod limits;
+mod nps;
 mod page;
 mod report_data;
 mod rows;

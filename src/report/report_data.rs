@@ -5,8 +5,9 @@ use super::{
     ReportError, ReportSettings,
     changes::{self, Changes},
     coverage::{self, Coverage},
-    limits::{RUNS_MAX, THEMES_MAX, TREND_WEEKS_MAX, WEEKS_MAX},
-    rows::{NpsWeeks, Row, count, day_number, nps_columns, nps_week, query, shortened, survey_filter},
+    limits::{RUNS_MAX, THEMES_MAX, TREND_WEEKS_MAX},
+    nps::{self, NpsPeriods},
+    rows::{Row, count, day_number, query, shortened, survey_filter},
     surveys::{self, Surveys},
     untrusted::untrusted,
 };
@@ -21,7 +22,7 @@ pub(super) struct ReportData {
     pub totals: Totals,
     pub days: Days,
     /// The NPS over all surveys; `None` if the report is about some surveys.
-    pub nps: Option<NpsWeeks>,
+    pub nps: Option<NpsPeriods>,
     pub surveys: Surveys,
     pub themes: Themes,
     pub coverage: Coverage,
@@ -90,12 +91,14 @@ pub(super) fn read(
 ) -> Result<ReportData, ReportError> {
     let of = survey_filter(&settings.surveys);
     let totals = totals(reader, &of)?;
+    let coverage = coverage::coverage(reader, state, totals.base_url.as_deref(), settings.days)?;
+    let until_ms = coverage.answers_until_ms.unwrap_or(settings.made_ms);
     Ok(ReportData {
         days: days(reader, &of, settings.days)?,
-        nps: settings.surveys.is_empty().then(|| nps(reader)).transpose()?,
-        surveys: surveys::surveys(reader, &of)?,
+        nps: settings.surveys.is_empty().then(|| nps::of_all(reader, until_ms)).transpose()?,
+        surveys: surveys::surveys(reader, &of, until_ms)?,
         themes: themes(reader, &of)?,
-        coverage: coverage::coverage(reader, state, totals.base_url.as_deref(), settings.days)?,
+        coverage,
         untrusted: untrusted(reader)?,
         runs: runs(reader)?,
         changes: settings.changes.map(|between| changes::changes(reader, &settings.surveys, between)).transpose()?,
@@ -146,17 +149,6 @@ fn days(reader: &mut Reader, of: &str, days_max: u32) -> Result<Days, LoadError>
     let found = query(reader, &sql, make)?;
     let earlier = found.first().map_or(0, |(_, earlier)| *earlier);
     Ok(Days { days: found.into_iter().map(|(day, _)| day).collect(), earlier })
-}
-
-fn nps(reader: &mut Reader) -> Result<NpsWeeks, LoadError> {
-    let sql = format!(
-        "SELECT * FROM (SELECT {}, count(*) OVER () - {WEEKS_MAX} AS earlier FROM nps_by_week ORDER BY week DESC LIMIT {WEEKS_MAX})
-         ORDER BY week",
-        nps_columns()
-    );
-    let found = query(reader, &sql, |row| (nps_week(row), row.count("earlier")))?;
-    let earlier = found.first().map_or(0, |(_, earlier)| *earlier).max(0);
-    Ok(NpsWeeks { weeks: found.into_iter().map(|(week, _)| week).collect(), earlier })
 }
 
 /// Reads the most frequent themes. The numbers of the view `theme_trend` may be added over weeks and surveys. `of` is a

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use super::{
-    limits::{MATRIX_COLUMNS_MAX, OPTIONS_MAX, QUESTIONS_MAX, SURVEYS_MAX, WEEKS_MAX},
-    rows::{NpsWeek, NpsWeeks, Row, count, nps_columns, nps_week, query, shortened, survey_filter},
+    limits::{MATRIX_COLUMNS_MAX, OPTIONS_MAX, QUESTIONS_MAX, SURVEYS_MAX},
+    nps::{self, NpsPeriods},
+    rows::{Key, Row, count, key, query, shortened, survey_filter},
 };
 use crate::load::{LoadError, Reader};
 
@@ -57,7 +58,8 @@ pub(super) struct Question {
 pub(super) struct Answers {
     /// NPS: pairs of score and number of answers.
     pub scores: Vec<(i64, i64)>,
-    pub nps_weeks: NpsWeeks,
+    pub nps: Option<Nps>,
+    pub nps_periods: NpsPeriods,
     /// LIKERT.
     pub scale: Option<Scale>,
     /// MULTIPLECHOICE, MULTIPLESELECT.
@@ -70,6 +72,16 @@ pub(super) struct Answers {
     pub ranks: TopItems<Rank>,
     /// MAXDIFF, best first.
     pub items: TopItems<Item>,
+}
+
+/// The NPS of a question over all its answers.
+pub(super) struct Nps {
+    pub responses: i64,
+    /// Promoters, passives and detractors: the number of answers and their share.
+    pub groups: [(i64, f64); 3],
+    pub nps: f64,
+    /// The 95 % band; `None` for a single answer.
+    pub band: Option<(f64, f64)>,
 }
 
 /// The first items of a list, and the number of the others.
@@ -129,11 +141,9 @@ pub(super) struct Item {
     pub score: Option<f64>,
 }
 
-/// Survey id and question id.
-type Key = (i64, i64);
-
-/// Reads the surveys with most answers. `of` is a SQL predicate for the surveys of the report.
-pub(super) fn surveys(reader: &mut Reader, of: &str) -> Result<Surveys, LoadError> {
+/// Reads the surveys with most answers. `of` is a SQL predicate for the surveys of the report. Answers
+/// are known up to `until_ms`.
+pub(super) fn surveys(reader: &mut Reader, of: &str, until_ms: i64) -> Result<Surveys, LoadError> {
     let name = shortened("max(survey_name)");
     let sql = format!(
         "WITH counted AS (
@@ -161,15 +171,15 @@ pub(super) fn surveys(reader: &mut Reader, of: &str) -> Result<Surveys, LoadErro
     let mut shown: Vec<Survey> = found.into_iter().map(|(survey, _)| survey).collect();
     if !shown.is_empty() {
         let ids: Vec<i64> = shown.iter().map(|survey| survey.id).collect();
-        fill(reader, &mut shown, &survey_filter(&ids))?;
+        fill(reader, &mut shown, &survey_filter(&ids), until_ms)?;
     }
     Ok(Surveys { left_out: all - count(shown.len()), shown })
 }
 
 /// Reads the funnels, the questions and the answers of the surveys. `of` is a SQL predicate for these surveys.
-fn fill(reader: &mut Reader, surveys: &mut [Survey], of: &str) -> Result<(), LoadError> {
+fn fill(reader: &mut Reader, surveys: &mut [Survey], of: &str, until_ms: i64) -> Result<(), LoadError> {
     funnels(reader, surveys, of)?;
-    let mut answers = answers(reader, of)?;
+    let mut answers = answers(reader, of, until_ms)?;
     let mut questions = questions(reader, of)?;
     for survey in surveys {
         for step in &survey.funnel {
@@ -239,15 +249,14 @@ fn questions(reader: &mut Reader, of: &str) -> Result<BTreeMap<Key, Question>, L
     Ok(query(reader, &sql, make)?.into_iter().collect())
 }
 
-fn key(row: Row<'_>) -> Key {
-    (row.count("survey_id"), row.count("question_id"))
-}
-
 type ByQuestion = BTreeMap<Key, Answers>;
 
-fn answers(reader: &mut Reader, of: &str) -> Result<ByQuestion, LoadError> {
+fn answers(reader: &mut Reader, of: &str, until_ms: i64) -> Result<ByQuestion, LoadError> {
     let mut found = ByQuestion::new();
     nps(reader, of, &mut found)?;
+    for (key, periods) in nps::per_question(reader, of, until_ms)? {
+        found.entry(key).or_default().nps_periods = periods;
+    }
     scales(reader, of, &mut found)?;
     choices(reader, of, &mut found)?;
     matrices(reader, of, &mut found)?;
@@ -264,18 +273,27 @@ fn nps(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), Load
     for (key, score) in query(reader, &sql, |row| (key(row), (row.count("score"), row.count("answers"))))? {
         found.entry(key).or_default().scores.push(score);
     }
-    let columns = nps_columns();
     let sql = format!(
-        "SELECT survey_id, question_id, {columns}, count(*) OVER (PARTITION BY survey_id, question_id) AS weeks
-         FROM nps_by_week_per_question AS weekly WHERE {of}
-         QUALIFY row_number() OVER (PARTITION BY survey_id, question_id ORDER BY weekly.week DESC) <= {WEEKS_MAX}
-         ORDER BY survey_id, question_id, weekly.week"
+        "SELECT survey_id, question_id, responses, promoters, passives, detractors, promoter_share, passive_share,
+             detractor_share, nps, nps_low, nps_high
+         FROM nps_per_question WHERE {of}"
     );
-    let make = |row: Row<'_>| (key(row), nps_week(row), row.count("weeks"));
-    for (key, week, weeks) in query::<(Key, NpsWeek, i64)>(reader, &sql, make)? {
-        let weekly = &mut found.entry(key).or_default().nps_weeks;
-        weekly.weeks.push(week);
-        weekly.earlier = weeks - count(weekly.weeks.len());
+    let make = |row: Row<'_>| {
+        let group = |count: &str, share: &str| (row.count(count), row.number(share).unwrap_or(0.0));
+        let nps = Nps {
+            responses: row.count("responses"),
+            groups: [
+                group("promoters", "promoter_share"),
+                group("passives", "passive_share"),
+                group("detractors", "detractor_share"),
+            ],
+            nps: row.number("nps").unwrap_or(0.0),
+            band: row.number("nps_low").zip(row.number("nps_high")),
+        };
+        (key(row), nps)
+    };
+    for (key, nps) in query(reader, &sql, make)? {
+        found.entry(key).or_default().nps = Some(nps);
     }
     Ok(())
 }

@@ -87,6 +87,7 @@ const VIEWS: &[(&str, &str)] = files!("views":
     "nps_by_month_latest",
     "nps_by_month_per_question",
     "nps_by_month_per_question_latest",
+    "nps_per_question",
     "likert_values",
     "likert_distribution",
     "likert_top_two",

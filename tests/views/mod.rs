@@ -63,6 +63,7 @@ fn recomputed(truth: &Truth) -> Vec<(String, recompute::Rows)> {
     let mut views: Vec<(String, recompute::Rows)> = [
         ("questions", flows::questions(truth)),
         ("sessions", recompute::sessions(truth)),
+        ("nps_per_question", recompute::nps_per_question(truth)),
         ("likert_distribution", recompute::likert_distribution(truth)),
         ("likert_top_two", recompute::likert_top_two(truth)),
         ("choice_share", recompute::choice_share(truth)),

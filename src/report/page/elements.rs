@@ -10,7 +10,7 @@ use crate::report::chart::Drawing;
 pub(super) const SECTIONS: &[(&str, &str)] = &[
     ("changes", "What changed"),
     ("answers", "Answers per day"),
-    ("nps", "NPS by week"),
+    ("nps", "NPS"),
     ("surveys", "Surveys"),
     ("themes", "Themes"),
     ("trust", "Can it be trusted?"),
@@ -76,26 +76,31 @@ pub(super) fn chart(drawing: &Drawing, id: &str, class: &str, title: &str, descr
 /// Renders the numbers of a chart as a collapsed table. `view` is the view of the warehouse from which the numbers
 /// come.
 pub(super) fn numbers(view: &str, caption: &str, heads: &[&str], rows: Markup) -> Markup {
-    html! {
-        details {
-            summary { "The numbers" }
-            (table(view, caption, heads, rows))
-        }
-    }
+    folded("The numbers", table(view, caption, heads, rows))
+}
+
+/// Renders a part that is shown when a reader opens it.
+pub(super) fn folded(summary: &str, content: Markup) -> Markup {
+    html! { details { summary { (summary) } (content) } }
 }
 
 /// Renders a table. Each row in `rows` must begin with a heading cell that names the row. `view` is the view of the
 /// warehouse from which the numbers come.
 pub(super) fn table(view: &str, caption: &str, heads: &[&str], rows: Markup) -> Markup {
     html! {
-        div.scroll tabindex="0" role="region" aria-label=(caption) {
+        div.scroll tabindex="0" role="region" aria-label={ "Table: " (caption) } {
             table data-view=(view) {
                 caption { (caption) " " span.view { "view " code { (view) } } }
-                thead { tr { @for head in heads { th scope="col" { (head) } } } }
+                thead { tr { @for head in heads { (head_cell(head)) } } }
                 tbody { (rows) }
             }
         }
     }
+}
+
+/// Renders the cell above a column. A column of drawings has no heading.
+pub(super) fn head_cell(head: &str) -> Markup {
+    html! { @if head.is_empty() { td {} } @else { th scope="col" { (head) } } }
 }
 
 /// Renders how many items are not shown; nothing if `number` is 0. `why` is appended.

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use maud::{Markup, html};
 
 use super::{
-    elements::{bar, bar_around_zero, grouped, left_out, percent, service_text_or, table},
-    overview::{nps_chart, nps_numbers},
+    elements::{bar, bar_around_zero, counted, decimal, folded, grouped, left_out, percent, service_text_or, table},
+    overview::{band, nps_chart, nps_notes, nps_numbers},
 };
 use crate::report::{
     ReportError,
     chart::Size,
+    nps::Period,
     surveys::{Answers, Cell, Choice, Item, Question, Rank, Scale, TopItems},
 };
 
@@ -45,12 +46,38 @@ pub(super) fn card(survey_id: i64, question: &Question) -> Result<Markup, Report
     })
 }
 
-/// Renders the answers of an NPS question by score, and its NPS by week.
+/// Renders the NPS of a question with its band, the promoters, passives and detractors, and the NPS over time.
 fn nps(id: &str, answers: &Answers) -> Result<Markup, ReportError> {
-    let total: i64 = answers.scores.iter().map(|(_, answers)| answers).sum();
-    if total == 0 {
+    let Some(nps) = &answers.nps else {
         return Ok(html! { p.note { "There are no answers." } });
-    }
+    };
+    let groups = [("Promoters, 9 and 10", "good"), ("Passives, 7 and 8", "middling"), ("Detractors, 0 to 6", "bad")];
+    let rows = html! {
+        @for ((name, class), (answers, share)) in groups.into_iter().zip(nps.groups) {
+            tr {
+                th scope="row" { (name) }
+                td { (grouped(answers)) } td { (percent(share)) } td.bar-cell { (bar(share, class)) }
+            }
+        }
+    };
+    let periods = &answers.nps_periods;
+    let caption = format!("NPS of this question by {}", periods.period.name());
+    Ok(html! {
+        p.figure {
+            span.value { (decimal(nps.nps)) } " NPS, " (band(nps.band)) " from " (counted(nps.responses, "answer"))
+        }
+        (table("nps_per_question", "Promoters, passives and detractors", &["", "Answers", "Share", ""], rows))
+        (scores(answers))
+        figure { (nps_chart(periods, id, &caption, &[Size::Narrow])?) }
+        @if periods.shown.iter().any(|one| one.is_unfinished) || periods.period == Period::Month {
+            p.note { (nps_notes(periods)) }
+        }
+        (nps_numbers("_per_question", &caption, periods))
+    })
+}
+
+/// Renders the answers of an NPS question by score as a collapsed table.
+fn scores(answers: &Answers) -> Markup {
     let answers_of: BTreeMap<i64, i64> = answers.scores.iter().copied().collect();
     let most = answers_of.values().copied().max().unwrap_or(1).max(1);
     let rows = html! {
@@ -63,12 +90,7 @@ fn nps(id: &str, answers: &Answers) -> Result<Markup, ReportError> {
             }
         }
     };
-    Ok(html! {
-        (table("nps_answers", "Answers by score", &["Score", "Answers", ""], rows))
-        figure { (nps_chart(&answers.nps_weeks, id, "NPS of this question by week", &[Size::Narrow])?) }
-        (left_out(answers.nps_weeks.earlier, "earlier week", ""))
-        (nps_numbers("nps_by_week_per_question", "NPS of this question by week", &answers.nps_weeks))
-    })
+    folded("By score", table("nps_answers", "Answers by score", &["Score", "Answers", ""], rows))
 }
 
 /// Renders the answers of a LIKERT question by value.
