@@ -7,9 +7,10 @@ use clap::{Arg, ArgMatches, Args, FromArgMatches, value_parser};
 use crate::{
     clock,
     config::{self, ArchiveChoice, Overrides, Settings},
-    model::{self, DAY_MS, Stream, WarehouseKind, WarehousePaths, parse_duration},
+    model::{self, DAY_MS, Stream, TimeZone, WarehouseKind, WarehousePaths, parse_duration},
     pipeline::unknown_in_warehouse,
     report::ComparedTimes,
+    schema,
 };
 
 use super::{CommandError, Context, printer::write_stderr};
@@ -98,6 +99,35 @@ pub(super) struct SelectionArgs {
     pub surveys: SurveyArgs,
 }
 
+/// The time zone of days and weeks.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(super) struct TimeZoneArgs {
+    /// Time zone of days and weeks, such as Europe/Berlin [default: report_time_zone of the configuration, else that of
+    /// the DuckDB file, else UTC]
+    #[arg(long, value_name = "ZONE")]
+    pub time_zone: Option<TimeZone>,
+}
+
+/// A moment of the command line whose days are those of the report time zone.
+#[derive(Clone, Debug)]
+pub(super) struct LocalMoment(String);
+
+impl LocalMoment {
+    /// Returns epoch milliseconds.
+    ///
+    /// # Errors
+    /// The moment is before 1970.
+    pub fn ms(&self, settings: &Settings) -> Result<i64, CommandError> {
+        let zone = settings.warehouse.report_time_zone.unwrap_or_default();
+        zone.parse_moment(&self.0, clock::now_ms()).map_err(CommandError::Usage)
+    }
+}
+
+/// Checks a moment of the command line.
+pub(super) fn parse_local_moment(text: &str) -> Result<LocalMoment, String> {
+    parse_moment(text).map(|_| LocalMoment(text.to_owned()))
+}
+
 /// Limits of a run.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct LimitArgs {
@@ -145,6 +175,10 @@ impl SettingsBuilder {
         SettingsBuilder(Overrides { surveys: args.surveys.clone(), ..self.0 })
     }
 
+    pub fn time_zone(self, args: &TimeZoneArgs) -> SettingsBuilder {
+        SettingsBuilder(Overrides { time_zone: args.time_zone, ..self.0 })
+    }
+
     pub fn selection(self, args: &SelectionArgs) -> SettingsBuilder {
         self.streams(&args.streams).surveys(&args.surveys)
     }
@@ -154,9 +188,13 @@ impl SettingsBuilder {
         SettingsBuilder(Overrides { concurrency, deadline, max_requests, ignore_rate_limit, ..self.0 })
     }
 
-    /// Returns the settings: the collected flags over environment, file and defaults.
+    /// Returns the settings: the collected flags over environment, file and defaults. The views of this process are in their time zone.
     pub fn build(self) -> Result<Settings, CommandError> {
-        Ok(config::resolve(self.0)?)
+        let settings = config::resolve(self.0)?;
+        if let Some(zone) = settings.warehouse.report_time_zone {
+            schema::set_report_time_zone(zone);
+        }
+        Ok(settings)
     }
 }
 
