@@ -7,9 +7,10 @@ use clap::{Arg, ArgMatches, Args, FromArgMatches, value_parser};
 use crate::{
     clock,
     config::{self, ArchiveChoice, Overrides, Settings},
-    model::{self, DAY_MS, Stream, WarehouseKind, WarehousePaths, parse_duration},
+    model::{self, DAY_MS, Stream, TimeZone, WarehouseKind, WarehousePaths, parse_duration},
     pipeline::unknown_in_warehouse,
     report::ComparedTimes,
+    schema,
 };
 
 use super::{CommandError, Context, printer::write_stderr};
@@ -98,6 +99,35 @@ pub(super) struct SelectionArgs {
     pub surveys: SurveyArgs,
 }
 
+/// The time zone of days and weeks.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(super) struct TimeZoneArgs {
+    /// Time zone of days and weeks, such as Europe/Berlin [default: report_time_zone of the configuration, else that of
+    /// the DuckDB file, else UTC]
+    #[arg(long, value_name = "ZONE")]
+    pub time_zone: Option<TimeZone>,
+}
+
+/// A moment of the command line whose days are those of the report time zone.
+#[derive(Clone, Debug)]
+pub(super) struct LocalMoment(String);
+
+impl LocalMoment {
+    /// Returns epoch milliseconds.
+    ///
+    /// # Errors
+    /// The moment is before 1970.
+    pub fn ms(&self, settings: &Settings) -> Result<i64, CommandError> {
+        let zone = settings.warehouse.report_time_zone.unwrap_or_default();
+        zone.parse_moment(&self.0, clock::now_ms()).map_err(CommandError::Usage)
+    }
+}
+
+/// Checks a moment of the command line.
+pub(super) fn parse_local_moment(text: &str) -> Result<LocalMoment, String> {
+    parse_moment(text).map(|_| LocalMoment(text.to_owned()))
+}
+
 /// Limits of a run.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct LimitArgs {
@@ -157,6 +187,11 @@ impl SettingsBuilder {
         self
     }
 
+    pub fn time_zone(mut self, args: &TimeZoneArgs) -> SettingsBuilder {
+        self.overrides.time_zone = args.time_zone;
+        self
+    }
+
     pub fn selection(self, args: &SelectionArgs) -> SettingsBuilder {
         self.streams(&args.streams).surveys(&args.surveys)
     }
@@ -167,9 +202,12 @@ impl SettingsBuilder {
         SettingsBuilder { overrides, ..self }
     }
 
-    /// Returns the settings: the collected flags over environment, file and defaults.
+    /// Returns the settings: the collected flags over environment, file and defaults. The views of this process are in their time zone.
     pub fn build(self) -> Result<Settings, CommandError> {
         let settings = config::resolve(self.overrides)?;
+        if let Some(zone) = settings.warehouse.report_time_zone {
+            schema::set_report_time_zone(zone);
+        }
         if let Some(path) = &settings.config {
             let file = path.display();
             match self.is_announced {

@@ -14,7 +14,7 @@ use crate::{
 
 use super::{
     CommandError, Context,
-    flags::{LocationArgs, SurveyArgs, between, parse_moment},
+    flags::{LocalMoment, LocationArgs, SurveyArgs, TimeZoneArgs, between, parse_local_moment},
     printer::write_to,
     warehouse::open_for_surveys,
 };
@@ -44,19 +44,22 @@ pub(super) struct ReportArgs {
     days: u32,
 
     /// Also show what changed since this moment: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds
-    #[arg(long, value_name = "DATE", value_parser = parse_moment)]
-    since: Option<i64>,
+    #[arg(long, value_name = "DATE", value_parser = parse_local_moment)]
+    since: Option<LocalMoment>,
 
     #[command(flatten)]
     locations: LocationArgs,
 
     #[command(flatten)]
     surveys: SurveyArgs,
+
+    #[command(flatten)]
+    time_zone: TimeZoneArgs,
 }
 
 /// Makes the page and writes it to a file or to standard output. Fails if standard output is a terminal.
 pub(super) fn run(args: &ReportArgs, context: Context) -> Result<u8, CommandError> {
-    let settings = args.locations.settings(&context).surveys(&args.surveys).build()?;
+    let settings = args.locations.settings(&context).surveys(&args.surveys).time_zone(&args.time_zone).build()?;
     settings.require_warehouse()?;
     if args.out.is_none() && context.printer.is_terminal() {
         let what = "the page is not for a terminal: name a file with --out report.html, or redirect the output";
@@ -69,7 +72,7 @@ pub(super) fn run(args: &ReportArgs, context: Context) -> Result<u8, CommandErro
         made_ms: clock::now_ms(),
         days: args.days,
         surveys: settings.surveys.clone(),
-        changes: args.since.map(|since_ms| between(since_ms, None)).transpose()?,
+        changes: args.since.as_ref().map(|since| between(since.ms(&settings)?, None)).transpose()?,
     };
     let page = report::make(&mut reader, state.as_ref(), &report_settings).map_err(|error| match error {
         ReportError::Load(source) => CommandError::Load(source),

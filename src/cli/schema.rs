@@ -3,7 +3,10 @@
 use clap::{Args, ValueEnum};
 use comfy_table::{ColumnConstraint, ContentArrangement, Table as Grid, Width, presets};
 
-use crate::schema::{Column, Dictionary, parquet_views_sql};
+use crate::{
+    model::TimeZone,
+    schema::{Column, Dictionary, parquet_views_sql, set_report_time_zone},
+};
 
 use super::{CommandError, Context, query::terminal_width};
 
@@ -24,6 +27,10 @@ pub(super) struct SchemaArgs {
     /// Format [default: text on a terminal, else md]
     #[arg(long, value_enum)]
     format: Option<Format>,
+
+    /// Time zone of days and weeks in the views, such as Europe/Berlin [default: UTC]
+    #[arg(long, value_name = "ZONE")]
+    time_zone: Option<TimeZone>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -42,6 +49,9 @@ enum Format {
 
 /// Prints the dictionary in the requested format.
 pub(super) fn run(args: &SchemaArgs, context: Context) -> Result<u8, CommandError> {
+    if let Some(zone) = args.time_zone {
+        set_report_time_zone(zone);
+    }
     let default = if context.printer.is_terminal() { Format::Text } else { Format::Md };
     let format = args.format.unwrap_or(default);
     if format == Format::Parquet && !args.names.is_empty() {

@@ -97,6 +97,7 @@ pub(super) fn resolve_file(
     let archive_owner = state_path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let (state_path, archive_root) = (resolve_state_links(state_path)?, resolve_links(archive_root)?);
     let warehouse = warehouse(file.warehouse, &mut overrides)?;
+    let serve = serve::resolve(file.serve, warehouse.report_time_zone)?;
     let parquet = warehouse.paths.iter().find_map(|(kind, path)| kind.is_folder().then_some(path));
     let recordings_path = file.recordings.path.clone().unwrap_or_else(|| match parquet {
         Some(parquet) => parquet.join(recordings::FOLDER),
@@ -125,7 +126,7 @@ pub(super) fn resolve_file(
         archive_keep_days: file.archive.keep_days,
         erase_vanished_after_days,
         recordings,
-        serve: serve::resolve(file.serve)?,
+        serve,
         metrics: MetricsSettings { textfile: file.metrics.textfile },
         notify: notify::resolve(file.notify, &folder)?,
         deadline: overrides.deadline,
@@ -237,6 +238,12 @@ fn warehouse(mut table: WarehouseTable, overrides: &mut Overrides) -> Result<War
         lock_wait: Duration::from_secs(table.lock_wait_secs),
         publish: table.publish.map(resolve_links).transpose()?,
         full_text_search: table.full_text_search,
+        report_time_zone: match (overrides.time_zone, table.report_time_zone.as_deref()) {
+            (None, Some(name)) => {
+                Some(name.trim().parse().map_err(|problem: String| invalid("[warehouse] report_time_zone", problem))?)
+            }
+            (of_flag, _) => of_flag,
+        },
         extension_directory: table.extension_directory,
     };
     check_publish(&warehouse)?;

@@ -3,7 +3,10 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use crate::{model::parse_duration, redact::ApiKey};
+use crate::{
+    model::{TimeZone, parse_duration},
+    redact::ApiKey,
+};
 
 use super::{
     declare::{DAY_SECS, example, table},
@@ -41,8 +44,8 @@ table! {
         environment_id: Option<String> => example("12345");
         r#"When `sync` runs: minute, hour, day of month, month, day of week; or "off". After missed runs, one run starts at once."#
         schedule: String = "0 2 * * *".into();
-        "The time zone of the schedule."
-        timezone: String = "UTC".into();
+        "The time zone of the schedule. Without it: report_time_zone of [warehouse], or UTC."
+        timezone: Option<String> => example("Europe/Berlin");
         "The largest random delay of a scheduled run, so that not all clients send requests at the full hour."
         jitter_secs: u64 = 60;
         "A webhook starts a scan of the data that it reports, after this time to collect further webhooks. 0 starts no scan."
@@ -151,8 +154,8 @@ impl ServeSettings {
     }
 }
 
-/// Returns the settings of `[serve]`.
-pub(super) fn resolve(table: ServeTable) -> Result<ServeSettings, ConfigError> {
+/// Returns the settings of `[serve]`. The schedule is in `report_time_zone` unless it has a zone of its own.
+pub(super) fn resolve(table: ServeTable, report_time_zone: Option<TimeZone>) -> Result<ServeSettings, ConfigError> {
     let listen = table.listen.parse().map_err(|_| {
         invalid("[serve] listen", format!("'{}' is not an address with a port, such as {LISTEN}", table.listen))
     })?;
@@ -187,7 +190,7 @@ pub(super) fn resolve(table: ServeTable) -> Result<ServeSettings, ConfigError> {
         token_source: token_source.resolve()?,
         environment_id: table.environment_id.map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()),
         schedule: (table.schedule != OFF).then_some(table.schedule),
-        timezone: table.timezone,
+        timezone: table.timezone.unwrap_or_else(|| report_time_zone.unwrap_or_default().name().to_owned()),
         jitter: Duration::from_secs(table.jitter_secs),
         wake: Duration::from_secs(table.wake_secs),
         flush: Duration::from_secs(table.flush_secs.max(1)),

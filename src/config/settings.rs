@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use crate::{
     files,
-    model::{DriftPolicy, FlagSet, Stream, SurveyStatus, WarehousePaths, host_and_port},
+    model::{DriftPolicy, FlagSet, Stream, SurveyStatus, TimeZone, WarehousePaths, host_and_port},
     plan::RescanRules,
     redact::ApiKey,
 };
@@ -34,6 +34,7 @@ pub struct Overrides {
     pub warehouses: WarehousePaths,
     pub state: Option<PathBuf>,
     pub archive: Option<ArchiveChoice>,
+    pub time_zone: Option<TimeZone>,
     pub streams: Vec<Stream>,
     pub surveys: Vec<i64>,
     pub concurrency: Option<usize>,
@@ -177,6 +178,8 @@ pub struct WarehouseSettings {
     pub publish: Option<PathBuf>,
     /// True if the DuckDB file has a full-text index for `search_answers`.
     pub full_text_search: bool,
+    /// The time zone of days in views and reports; `None` if none is configured: UTC, or that of an existing file that is only read.
+    pub report_time_zone: Option<TimeZone>,
     /// DuckDB's folder of extensions; `None` is DuckDB's default.
     pub extension_directory: Option<PathBuf>,
 }

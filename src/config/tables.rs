@@ -92,6 +92,8 @@ table! {
         "A full-text index in the DuckDB file for search_answers. DuckDB's extension fts must be installed: nothing is downloaded. A run that"
         "changed answers rebuilds the index, which takes about 13 seconds for a million responses."
         full_text_search: bool = false;
+        "The time zone of days, weeks and months in views, report and diff, and of the schedule. Stored times stay UTC. Without it: UTC."
+        report_time_zone: Option<String> => example("Europe/Berlin");
         "DuckDB's folder of extensions, if it is not ~/.duckdb/extensions."
         extension_directory: Option<PathBuf> => example("/opt/duckdb/extensions");
     }

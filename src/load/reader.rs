@@ -9,6 +9,7 @@ mod pivot;
 mod script;
 mod seal;
 mod timer;
+mod zoned_views;
 
 use std::{
     cell::Cell,
@@ -38,6 +39,7 @@ pub use columns::{RowFormat, RowsQuery};
 pub use script::{in_place, statements};
 use seal::check_reads_only;
 use timer::StatementTimer;
+use zoned_views::ZonedViews;
 
 /// Default of [`ReaderLimits::statement_time`].
 const STATEMENT_TIME: Duration = Duration::from_secs(300);
@@ -66,6 +68,7 @@ pub struct Reader {
     limits: ReaderLimits,
     /// The warehouses to open again, and how long to wait for them; `None` if the engine uses one thread.
     reopening: Option<(WarehousePaths, LockPatience)>,
+    zoned: ZonedViews,
     /// Dropped after the connection, because fields are dropped in their order.
     attached: Vec<Attached>,
 }
@@ -155,12 +158,14 @@ impl Reader {
             }
             connection.execute_batch(&format!("USE {first}.main")).map_err(failed)?;
         }
+        let is_file = paths.keys().next().is_some_and(|kind| !kind.is_folder());
+        let zoned = if is_file { ZonedViews::of_file(&connection) } else { ZonedViews::default() };
         // From here on the engine can read only the attached file and the files in the folder.
         let folders: Vec<String> = parquet_views(&attached).map(|views| quote_text(&views.folder())).collect();
         let seal = "SET enable_external_access = false; SET lock_configuration = true";
         let sealed = format!("SET allowed_directories = [{}]; {seal}", folders.join(", "));
         connection.execute_batch(&sealed).map_err(failed)?;
-        Ok(Reader { connection, limits, reopening: None, attached })
+        Ok(Reader { connection, limits, reopening: None, zoned, attached })
     }
 
     /// Returns how many rows of this size a caller may collect.
@@ -230,6 +235,7 @@ impl Reader {
     /// Creates the views over Parquet files that a statement names, and plans it. If that fails, the statement may name
     /// a view in another way, so all views are created and it is planned again.
     fn with_views<T>(&self, sql: &str, plan: impl Fn() -> Result<T, LoadError>) -> Result<T, LoadError> {
+        self.zoned.create_named(&self.connection, sql)?;
         let Some(views) = parquet_views(&self.attached).next() else { return plan() };
         views.create_named(&self.connection, sql)?;
         match plan() {

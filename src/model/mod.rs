@@ -16,6 +16,7 @@ mod stored_report;
 mod stream;
 mod time;
 mod time_account;
+mod time_zone;
 mod untrusted;
 mod warehouse_kind;
 mod window;
@@ -46,6 +47,7 @@ pub use time::{
     format_second, is_in_future, is_recent, parse_date, parse_duration, parse_moment, parse_month,
 };
 pub use time_account::{Activity, ActivityGuard, TimeAccount, TimeParts};
+pub use time_zone::{TimeZone, ZoneOffset};
 pub use untrusted::{CLOCK, NEEDS_RECHECK, Untrusted};
 pub use warehouse_kind::{WarehouseKind, WarehousePaths};
 pub use window::{CoverageInterval, IntervalSet, NEEDS_RECHECK_MS, Scope, Window};

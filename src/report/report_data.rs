@@ -28,6 +28,8 @@ pub(super) struct ReportData {
     pub coverage: Coverage,
     /// What is known against the data, of all surveys.
     pub untrusted: Vec<Untrusted>,
+    /// The time zone of days and weeks.
+    pub time_zone: String,
     pub runs: Vec<RunRow>,
     pub changes: Option<Changes>,
 }
@@ -100,10 +102,18 @@ pub(super) fn read(
         themes: themes(reader, &of)?,
         coverage,
         untrusted: untrusted(reader)?,
+        time_zone: time_zone(reader),
         runs: runs(reader)?,
         changes: settings.changes.map(|between| changes::changes(reader, &settings.surveys, between)).transpose()?,
         totals,
     })
+}
+
+/// Returns the time zone of the views. Those of a file of an earlier version are in UTC.
+fn time_zone(reader: &mut Reader) -> String {
+    let sql = "SELECT any_value(time_zone) AS time_zone FROM time_zone_offsets";
+    let found = query(reader, sql, |row| row.text("time_zone")).ok().and_then(|mut rows| rows.pop().flatten());
+    found.unwrap_or_else(|| "UTC".to_owned())
 }
 
 /// Reads the totals. `of` is a SQL predicate for the surveys of the report.

@@ -8,7 +8,10 @@ use std::{collections::HashSet, sync::LazyLock};
 
 use serde::Serialize;
 
-use super::ddl::{quote_identifier, quote_text};
+use super::{
+    ddl::{quote_identifier, quote_text},
+    zones,
+};
 
 /// A view that analysts read, or a table macro that they call.
 #[derive(Clone, Debug, Serialize)]
@@ -29,6 +32,9 @@ pub struct View {
     pub columns: Vec<ViewColumn>,
     /// The SELECT statement.
     pub sql: String,
+    /// True if the rows depend on the report time zone.
+    #[serde(skip)]
+    pub is_dated: bool,
 }
 
 /// A column of a view, or a parameter of a macro: `name`, or `name := default`.
@@ -57,6 +63,7 @@ macro_rules! files {
 
 /// The views, each after the views that it reads.
 const VIEWS: &[(&str, &str)] = files!("views":
+    "time_zone_offsets",
     "current_responses",
     "question_versions",
     "question_scales",
@@ -134,7 +141,15 @@ static INDEXED_SEARCH: LazyLock<View> = LazyLock::new(|| {
 
 static PARSED: LazyLock<Vec<View>> = LazyLock::new(|| {
     let parse = |kind| move |(name, text): &(&str, &str)| parse(name, kind, text);
-    let views: Vec<View> = VIEWS.iter().map(parse(ViewKind::View)).collect();
+    let mut views: Vec<View> = VIEWS.iter().map(parse(ViewKind::View)).collect();
+    for at in 0..views.len() {
+        let (earlier, later) = views.split_at_mut(at);
+        if let Some(view) = later.first_mut() {
+            let words = view.words();
+            let reads_dated = earlier.iter().any(|earlier| earlier.is_dated && words.contains(earlier.name.as_str()));
+            view.is_dated |= reads_dated;
+        }
+    }
     let mut macros: Vec<View> = MACROS.iter().map(parse(ViewKind::Macro)).collect();
     macros.iter_mut().for_each(|view| view.sql = with_views_as_of(&view.sql, &views));
     [views, macros].concat()
@@ -215,6 +230,8 @@ fn parse(name: &str, kind: ViewKind, text: &str) -> View {
     let is_header = |line: &&str| line.starts_with("--");
     let header: Vec<&str> = text.lines().take_while(is_header).map(|line| line.trim_start_matches("--")).collect();
     let sql = text.lines().skip_while(is_header).collect::<Vec<_>>().join("\n");
+    let is_dated = zones::is_dated(&sql);
+    let sql = zones::in_report_zone(&sql);
     let mut paragraphs = header.split(|line| line.trim().is_empty());
     let mut paragraph = || paragraphs.next().unwrap_or_default();
     let (comment, notes) = (paragraph(), paragraph());
@@ -222,7 +239,7 @@ fn parse(name: &str, kind: ViewKind, text: &str) -> View {
     let columns = parse_columns(paragraph());
     let joined = |lines: &[&str]| lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
     let (name, comment, notes) = (name.into(), joined(comment), sentences(&joined(notes)));
-    View { name, kind, comment, notes, parameters, columns, sql }
+    View { name, kind, comment, notes, parameters, columns, sql, is_dated }
 }
 
 /// Parses the names and meanings in a paragraph of a header. Skips the first line, which is a title. A line with at
@@ -253,6 +270,11 @@ impl View {
             ViewKind::View => format!("CREATE OR REPLACE VIEW {name} AS\n{}", self.sql),
             ViewKind::Macro => format!("CREATE OR REPLACE MACRO {name}{} AS TABLE\n{}", self.call(), self.sql),
         }
+    }
+
+    /// Returns the statement that creates the view in the session only, where it stands in place of a stored one.
+    pub fn create_temporary_sql(&self) -> String {
+        format!("CREATE OR REPLACE TEMPORARY VIEW {} AS\n{}", quote_identifier(&self.name), self.sql)
     }
 
     /// Returns the parameter list of a macro, such as `(moment)`; empty for a view.

@@ -141,7 +141,7 @@ const CRATE_HOMES: &[(&str, &[&str])] = &[
     ("hyper_util", &["serve", "source/proxies.rs"]),
     ("http_body_util", &["serve"]),
     ("croner", &["serve"]),
-    ("chrono_tz", &["serve"]),
+    ("chrono_tz", &["serve", "model/time_zone.rs"]),
     ("maud", &["report", "serve"]),
     ("tracing_subscriber", &["telemetry", "otlp"]),
     ("tracing_opentelemetry", &["otlp"]),

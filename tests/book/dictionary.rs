@@ -42,6 +42,7 @@ const SUBJECTS: &[Subject] = &[
             "open_answers",
             "key_collisions",
             "untrusted",
+            "time_zone_offsets",
             "search_answers",
         ],
     },

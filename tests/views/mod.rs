@@ -11,6 +11,7 @@ mod recompute;
 mod scales;
 pub mod search;
 mod segments;
+mod time_zones;
 mod trust;
 mod truth;
 mod versions;
@@ -116,6 +117,8 @@ fn every_view_equals_a_second_computation_in_any_time_zone() {
         "key_collisions",
         // Tested in `trust.rs`.
         "untrusted",
+        // Tested in `time_zones.rs`.
+        "time_zone_offsets",
     ];
     let is_row_by_row = |name: &&String| name.starts_with("current_") || elsewhere.contains(&name.as_str());
     for name in warehouse::view_names().iter().filter(|name| !is_row_by_row(name)) {

@@ -23,7 +23,7 @@ use crate::{
 
 use super::{
     CommandError, Context,
-    flags::LocationArgs,
+    flags::{LocationArgs, TimeZoneArgs},
     printer::{WriteError, write_stderr, write_to},
     warehouse::open_reader,
 };
@@ -92,6 +92,9 @@ pub(super) struct QueryArgs {
 
     #[command(flatten)]
     locations: LocationArgs,
+
+    #[command(flatten)]
+    time_zone: TimeZoneArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -185,7 +188,7 @@ fn limit_memory(engine_bytes: u64) {
 /// Runs the statements and writes their rows. All statements are checked before the first one runs, if there are
 /// several.
 pub(super) fn run(args: &QueryArgs, context: Context) -> Result<u8, CommandError> {
-    let settings = args.locations.settings(&context).build()?;
+    let settings = args.locations.settings(&context).time_zone(&args.time_zone).build()?;
     settings.require_warehouse()?;
     let is_terminal = args.out.is_none() && context.printer.is_terminal();
     let format = format_of(args)?;

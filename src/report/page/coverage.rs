@@ -42,7 +42,7 @@ pub(super) fn coverage(coverage: &Coverage) -> Markup {
         "coverage",
         html! {
             p.note {
-                "A day is complete when the service said that the list of the day has ended. " (source)
+                "A day (UTC) is complete when the service said that the list of the day has ended. " (source)
             }
             (legend(&COVERAGE_STATES))
             div.maps { @for one in &coverage.scopes { (scope(one, coverage.days)) } }

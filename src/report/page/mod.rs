@@ -73,7 +73,7 @@ fn header(data: &ReportData, settings: &ReportSettings) -> Markup {
                     ". "
                 }
                 "Made " time { (format_ms(settings.made_ms.div_euclid(1000) * 1000)) }
-                " by studysync " (env!("CARGO_PKG_VERSION")) ". All days and weeks are UTC; deleted and vanished answers are left out."
+                " by studysync " (env!("CARGO_PKG_VERSION")) ". Days and weeks are in the time zone " (service_text(&data.time_zone)) "; deleted and vanished answers are left out."
             }
             @if !settings.surveys.is_empty() {
                 p.note {
