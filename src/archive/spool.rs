@@ -17,7 +17,6 @@ use crate::{
 use super::{
     ArchiveError, FileHeader,
     frame::{self, Frame, FrameError, PAGE_BYTES_MAX},
-    store,
 };
 
 /// Stored bytes after which the next append syncs. A power cut loses only unsynced pages; the next run requests them
@@ -230,7 +229,8 @@ impl Spool {
         self.hit(DurableStep::SpoolSynced)?;
         self.file.sync_data().map_err(ArchiveError::io("sync", &self.path))?;
         if !self.is_listed {
-            store::sync_folder(files::folder_of(&self.path))?;
+            let folder = files::folder_of(&self.path);
+            files::sync_folder(folder).map_err(ArchiveError::io("sync", folder))?;
             self.is_listed = true;
         }
         self.unsynced_bytes = 0;
