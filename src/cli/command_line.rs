@@ -10,8 +10,8 @@ use clap::{
 use crate::model::WarehouseKind;
 
 use super::{
-    check, completions, config, demo, diff, erase, exit, forget, health, init, plan, printer::write_stderr, query,
-    rebind, replay, report, sandbox, schema, serve, status, sync, users, verify,
+    check, completions, config, demo, diff, erase, exit, forget, health, init, person, plan, printer::write_stderr,
+    query, rebind, replay, report, sandbox, schema, serve, status, sync, users, verify,
 };
 
 /// Keeps a warehouse in step with a study feedback service.
@@ -65,6 +65,7 @@ pub(super) enum Command {
     Replay(replay::ReplayArgs),
     Rebind(rebind::RebindArgs),
     Erase(erase::EraseArgs),
+    Person(person::PersonArgs),
     Forget(forget::ForgetArgs),
     Query(query::QueryArgs),
     Report(report::ReportArgs),
@@ -86,6 +87,7 @@ const IGNORED_FLAGS: &[(&str, &[&str])] = &[
     ("status", &["base_url", "api_key_file", "archive"]),
     ("query", &["base_url", "api_key_file", "state", "archive"]),
     ("report", &["base_url", "api_key_file", "archive"]),
+    ("person", &["api_key_file"]),
     ("replay", &["api_key_file"]),
     ("health", &["base_url", "api_key_file", WAREHOUSES, "state", "archive"]),
     ("forget", &["base_url", "api_key_file", WAREHOUSES, "archive"]),

@@ -26,6 +26,9 @@ pub(super) enum CommandError {
     /// An erasure failed before it removed anything.
     #[error("nobody was erased, and nothing was changed")]
     NotErased(#[source] EraseError),
+    /// The data of people could not be exported.
+    #[error("cannot export what is stored about the person")]
+    NotExported(#[source] EraseError),
     /// The suppression of people could not be ended.
     #[error("cannot end the suppression")]
     NotEnded(#[source] EraseError),
@@ -107,7 +110,8 @@ impl CommandError {
     fn cause(&self) -> Option<&dyn Fault> {
         Some(match self {
             CommandError::Pipeline(error) => error,
-            CommandError::Erase(error) | CommandError::NotErased(error) | CommandError::NotEnded(error) => error,
+            CommandError::Erase(error) | CommandError::NotErased(error) => error,
+            CommandError::NotExported(error) | CommandError::NotEnded(error) => error,
             CommandError::Load(error) | CommandError::Query(error) => error,
             CommandError::Serve(error) => error,
             _ => return None,
@@ -126,7 +130,7 @@ impl Fault for CommandError {
     fn hint(&self) -> Option<&str> {
         match self {
             CommandError::Load(error) if error.is_own_lock() => Some(
-                "a run of studysync writes to it: try again when the run has ended; `publish` under [warehouse] keeps a copy that \
+                "a run of studysync writes to it: try again when the run has ended, or raise lock_wait_secs; `publish` under [warehouse] keeps a copy that \
                  can be read at any time",
             ),
             CommandError::Load(LoadError::File(FileError { path, source, .. })) => {

@@ -13,6 +13,7 @@ mod forget;
 mod health;
 mod http;
 mod init;
+mod person;
 mod plan;
 mod printer;
 mod progress;
@@ -99,6 +100,7 @@ fn run(command: Command, context: Context) -> Result<u8, CommandError> {
         Command::Verify(args) => on_runtime(verify::run(args, context)),
         Command::Replay(args) => on_runtime(replay::run(args, context)),
         Command::Erase(args) => on_runtime(erase::run(args, context)),
+        Command::Person(args) => on_runtime(person::run(args, context)),
         Command::Serve(args) => on_runtime(serve::run(args, context)),
         Command::Sandbox(args) => on_runtime(sandbox::run(args, context)),
         Command::Demo(args) => demo::run(&args, context),

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     EraseError, EraseRequest, Plan, Purged, Reason, Receipt, SearchReport,
     error::in_each,
+    export::{ExportFolder, PersonExport},
     journal::{Journal, Journals, OpenJournal},
     place::{hard_linked, search},
     places::{REMOVED_LAST, places},
@@ -66,7 +67,8 @@ impl Erase {
         settings.require_warehouse()?;
         let source_settings = if request.local_only { None } else { Some(pipeline::source_settings(&settings)?) };
         require_paths(&settings)?;
-        let session = Session::open(&settings, &identity, "erase", &system)?;
+        let command = if request.only_exports { "person" } else { "erase" };
+        let session = Session::open(&settings, &identity, command, &system)?;
         if request.reason == Reason::Asked {
             require_known_warehouses(&settings, &session.state())?;
         }
@@ -105,7 +107,7 @@ impl Erase {
             plan.unknown = plan::unknown_among(without_rows, &mut self.destinations)?;
         }
         in_each(&mut self.destinations, |warehouse| {
-            if !plan.identifiers.named.is_empty() {
+            if !plan.identifiers.named.is_empty() && !self.request.only_exports {
                 // Fails here, before `Erase::apply` asks the service to purge and changes the archive.
                 warehouse.require_erasable()?;
             }
@@ -114,6 +116,19 @@ impl Erase {
         })?;
         plan.hard_linked = hard_linked(&places(&self.session, &self.archive, &mut self.destinations))?;
         Ok(plan)
+    }
+
+    /// Writes everything about the people of the plan to a new folder, and returns the summary. Without a folder, or if
+    /// nobody was found, only returns the summary. Changes no data.
+    pub fn export(mut self, plan: &Plan, folder: Option<&Path>) -> Result<PersonExport, EraseError> {
+        let summary = plan.summary(self.session.now_ms());
+        let Some(folder) = folder.filter(|_| plan.has_found()) else { return Ok(summary) };
+        let mut out = ExportFolder::begin(folder)?;
+        let people = plan.people();
+        for place in &mut places(&self.session, &self.archive, &mut self.destinations) {
+            place.export(&people, plan, &mut out)?;
+        }
+        Ok(out.finish(summary)?)
     }
 
     /// Carries out the plan, and returns the receipt and the path of its file. After an interruption, the same command

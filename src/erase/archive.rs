@@ -1,6 +1,7 @@
 //! Finds, removes and redacts records of people in archived pages and in the spools of unfinished scans.
 
 use std::{
+    collections::BTreeSet,
     fs::File,
     num::NonZero,
     panic,
@@ -11,6 +12,7 @@ use std::{
 
 use super::{
     EraseError,
+    export::ExportFolder,
     journal::OpenJournal,
     place::{FileGroups, LocationResults, People, Plan, TextPlace},
 };
@@ -71,6 +73,28 @@ impl TextPlace for ArchivedPages<'_> {
             }
         }
         plan.counts.insert(RECORDS.to_owned(), found.records);
+        Ok(())
+    }
+
+    /// Exports each record once, although several scans may have returned it.
+    fn export(&mut self, people: &People, plan: &Plan, out: &mut ExportFolder) -> Result<(), EraseError> {
+        let mut records: BTreeSet<(Stream, String)> = BTreeSet::new();
+        for path in &plan.archive.found_in {
+            let Some(stream) = stream_of(path)? else { continue };
+            rewrite(path, &Failpoints::default(), true, |body| {
+                // Visits each record of the page, and removes none.
+                remove_records(body, |record| {
+                    if people.has_record_of(stream, record) {
+                        records.insert((stream, record.to_owned()));
+                    }
+                    false
+                });
+                Ok::<_, EraseError>(None)
+            })?;
+        }
+        for (stream, record) in &records {
+            out.add_record(&format!("archive/{stream}"), record.as_bytes())?;
+        }
         Ok(())
     }
 

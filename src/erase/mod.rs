@@ -8,12 +8,14 @@
 //! - [`plan`]: who has which data; [`journal`]: state of an interrupted erasure.
 //! - [`purge`]: requests to the service; [`apply`]: the steps, in one function.
 //! - [`receipt`]: the proof.
+//! - [`export`]: everything about people in a folder, in place of an erasure.
 //! - [`end`]: the end of the suppression of people who are back.
 
 mod apply;
 mod archive;
 mod end;
 mod error;
+mod export;
 mod journal;
 mod linked;
 mod place;
@@ -26,6 +28,7 @@ mod request;
 pub use apply::{DELAY_SECONDS_MAX, Erase, attention_for, erase_vanished, log_erased};
 pub use end::{EndReport, end_suppression};
 pub use error::EraseError;
+pub use export::PersonExport;
 pub use linked::{LinkedIdentifiers, NotFollowed};
 pub use place::{ArchiveFound, HardLinked, Plan, SearchReport};
 pub use purge::Purged;

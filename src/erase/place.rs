@@ -10,10 +10,10 @@ use std::{
 
 use serde::Serialize;
 
-use super::{EraseError, LinkedIdentifiers, journal::OpenJournal};
+use super::{EraseError, LinkedIdentifiers, PersonExport, export::ExportFolder, journal::OpenJournal};
 use crate::{
     load::{LocationResult, PeopleFound},
-    model::{Identifier, IdentifierKind, Spellings},
+    model::{Identifier, IdentifierKind, Spellings, format_ms},
     person::{IdentifierMatcher, IdentifyingFields},
     pipeline::{ErasedPeople, ResultsFound},
     recordings::StoredRecordings,
@@ -25,6 +25,9 @@ use crate::{
 pub(super) trait TextPlace {
     /// Adds to the plan what [`TextPlace::remove`] will remove. Changes nothing.
     fn find(&mut self, people: &People, plan: &mut Plan) -> Result<(), EraseError>;
+
+    /// Adds the people's data that [`TextPlace::find`] counted to a folder. Changes nothing.
+    fn export(&mut self, people: &People, plan: &Plan, out: &mut ExportFolder) -> Result<(), EraseError>;
 
     /// Removes the people's data. Notes each count in the journal right after the removal, so that the receipt of a
     /// resumed erasure counts this removal.
@@ -105,6 +108,41 @@ impl Plan {
     /// Returns the number of rows of the people, in the warehouse with the most such rows.
     pub fn rows(&self) -> u64 {
         self.warehouses.values().map(PeopleFound::total).max().unwrap_or(0)
+    }
+
+    /// Returns the warehouse with the most rows of the people; all warehouses have the same rows, unless one is behind.
+    pub(super) fn fullest_warehouse(&self) -> Option<(&'static str, &PeopleFound)> {
+        self.warehouses.iter().max_by_key(|(_, found)| found.total()).map(|(name, found)| (*name, found))
+    }
+
+    /// Returns what was found, as of a time in epoch milliseconds.
+    pub(super) fn summary(&self, now_ms: i64) -> PersonExport {
+        let shown = |identifier: &Identifier| format!("{} {}", identifier.kind.name(), identifier.value);
+        let identifiers = &self.identifiers;
+        let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+        for (table, rows) in self.fullest_warehouse().into_iter().flat_map(|(_, found)| &found.rows) {
+            counts.insert(format!("tables/{table}"), *rows);
+        }
+        let others = [
+            ("archive", self.archive.records),
+            ("push_results", self.results.rows),
+            ("recordings", self.recordings.files),
+        ];
+        counts.extend(others.into_iter().filter(|(_, count)| *count > 0).map(|(what, count)| (what.to_owned(), count)));
+        PersonExport {
+            made_at: format_ms(now_ms),
+            named: identifiers.named.iter().map(shown).collect(),
+            linked: identifiers.linked.iter().map(shown).collect(),
+            not_followed: identifiers.not_followed.keys().map(shown).collect(),
+            links_are_complete: identifiers.is_complete,
+            counts,
+            folder: None,
+        }
+    }
+
+    /// Returns true if one of the named identifiers was found.
+    pub fn has_found(&self) -> bool {
+        self.unknown.len() < self.identifiers.named.len()
     }
 
     /// Returns the people with all their identifiers: named and linked ones.

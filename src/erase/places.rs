@@ -1,11 +1,16 @@
 //! The list of the places with texts, and what an erasure does in each place but the archive.
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use super::{
     EraseError,
     archive::ArchivedPages,
     error::in_each,
+    export::ExportFolder,
     journal::OpenJournal,
     place::{FileGroups, LocationResults, People, Plan, TextPlace},
 };
@@ -13,7 +18,7 @@ use crate::{
     archive::Archive,
     config::Settings,
     files::files_below,
-    load::{LocationResult, Warehouse},
+    load::{ExportedRows, LocationResult, Warehouse},
     model::IdentifierKind,
     person::{identifying_fields_of_events, text_of_bytes},
     pipeline::{self, Session},
@@ -64,6 +69,16 @@ impl TextPlace for Warehouses<'_> {
             Ok(())
         })
         .map(drop)
+    }
+
+    /// Exports the rows of one warehouse, because the others have the same rows.
+    fn export(&mut self, people: &People, plan: &Plan, out: &mut ExportFolder) -> Result<(), EraseError> {
+        let Some((name, _)) = plan.fullest_warehouse() else { return Ok(()) };
+        for warehouse in self.all.iter_mut().filter(|warehouse| warehouse.name() == name) {
+            let mut add = |rows: ExportedRows| Ok(out.add_rows("tables/", &rows)?);
+            warehouse.export_people(&people.identifiers, &mut add).map_err(EraseError::load(name))?;
+        }
+        Ok(())
     }
 
     fn remove(&mut self, people: &People, _: &Plan, journal: &mut OpenJournal) -> Result<(), EraseError> {
@@ -130,6 +145,10 @@ impl TextPlace for PushResults<'_> {
         plan.results = pipeline::search_results(&self.0.settings, people)?;
         plan.counts.insert(PUSH_RESULTS.to_owned(), plan.results.rows);
         Ok(())
+    }
+
+    fn export(&mut self, people: &People, _: &Plan, out: &mut ExportFolder) -> Result<(), EraseError> {
+        Ok(out.add_rows("", &pipeline::export_results(&self.0.settings, people)?)?)
     }
 
     fn remove(&mut self, people: &People, _: &Plan, journal: &mut OpenJournal) -> Result<(), EraseError> {
@@ -201,6 +220,15 @@ impl TextPlace for RecordedAnswers<'_> {
     fn find(&mut self, people: &People, plan: &mut Plan) -> Result<(), EraseError> {
         plan.recordings = count_recordings(&self.folders()?, people)?;
         plan.counts.insert(RECORDINGS.to_owned(), plan.recordings.files);
+        Ok(())
+    }
+
+    fn export(&mut self, people: &People, _: &Plan, out: &mut ExportFolder) -> Result<(), EraseError> {
+        for recordings in self.folders()? {
+            for path in recordings.paths_of(&people.identifiers)? {
+                out.add_file(&Path::new(RECORDINGS).join(&path), &recordings.root().join(&path))?;
+            }
+        }
         Ok(())
     }
 
@@ -323,6 +351,11 @@ impl StatePlace<'_> {
 
 impl TextPlace for StatePlace<'_> {
     fn find(&mut self, _: &People, _: &mut Plan) -> Result<(), EraseError> {
+        Ok(())
+    }
+
+    /// Does nothing: the state has hashes of identifiers, and deliveries are written to the warehouses before.
+    fn export(&mut self, _: &People, _: &Plan, _: &mut ExportFolder) -> Result<(), EraseError> {
         Ok(())
     }
 

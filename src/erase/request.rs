@@ -34,6 +34,8 @@ pub struct EraseRequest {
     pub local_only: bool,
     /// True if identifiers are replaced in texts of other people.
     pub redact_mentions: bool,
+    /// True if nobody is erased: the data of the people is only exported.
+    pub only_exports: bool,
 }
 
 impl EraseRequest {

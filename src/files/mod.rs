@@ -80,6 +80,12 @@ pub fn move_over_unsynced(new: &Path, path: &Path) -> io::Result<()> {
     rename_over(new, &target, Access::Private)
 }
 
+/// Renames the folder `new` to `path`, durably. There may be an empty folder at `path`.
+pub fn move_folder(new: &Path, path: &Path) -> io::Result<()> {
+    fs::rename(new, path)?;
+    sync_folder(folder_of(path))
+}
+
 /// Replaces the file `target`, whose links are resolved, with the complete file `new`. `access` applies if `target`
 /// does not exist yet. Fails if `target` is a folder or a device.
 fn move_over_real(new: &Path, target: &Path, access: Access) -> io::Result<()> {

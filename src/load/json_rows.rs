@@ -1,4 +1,4 @@
-//! Converts Arrow rows to JSON objects, and reads Parquet files of any schema.
+//! Converts Arrow rows to JSON objects and CSV, and reads Parquet files of any schema.
 //!
 //! Writes the result of a query as a Parquet file of any schema, in a stream. The files of a warehouse are written by
 //! `store::parquet`.
@@ -11,9 +11,11 @@ use std::{
 };
 
 use arrow::{
-    array::RecordBatch,
+    array::{Array as _, ArrayRef, RecordBatch, StringArray},
     datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit},
+    error::ArrowError,
     json::writer::LineDelimited,
+    util::display::{ArrayFormatter, FormatOptions},
 };
 use parquet::{
     arrow::{ArrowWriter, arrow_reader::ParquetRecordBatchReaderBuilder},
@@ -39,6 +41,46 @@ pub fn json_rows(batch: &RecordBatch) -> Result<Vec<u8>, LoadError> {
     let mut writer = builder.build::<_, LineDelimited>(Vec::new());
     writer.write(batch).and_then(|()| writer.finish()).map_err(failed)?;
     Ok(writer.into_inner())
+}
+
+/// Rows of one table as JSON and as CSV.
+#[derive(Clone, Debug, Default)]
+pub struct ExportedRows {
+    pub table: String,
+    /// Number of rows.
+    pub count: u64,
+    /// One JSON object on each line. Times are RFC 3339 texts in UTC; NULL is left out.
+    pub json_lines: Vec<u8>,
+    /// CSV with a header. Times as in `json_lines`; NULL is empty, and lists are written as `[1, 2]`.
+    pub csv: Vec<u8>,
+}
+
+impl ExportedRows {
+    /// Adds the rows of a batch. All batches must have the same columns.
+    pub(super) fn add(&mut self, batch: &RecordBatch) -> Result<(), LoadError> {
+        let failed = |error: ArrowError| LoadError::Unsupported(format!("rows cannot be written as CSV: {error}"));
+        let has_header = !self.csv.is_empty();
+        let texts = texts_of(batch).map_err(failed)?;
+        let mut writer = arrow::csv::WriterBuilder::new().with_header(!has_header).build(&mut self.csv);
+        writer.write(&texts).map_err(failed)?;
+        drop(writer);
+        self.json_lines.extend(json_rows(batch)?);
+        self.count += batch.num_rows() as u64;
+        Ok(())
+    }
+}
+
+/// Returns the batch with every column as text, because the CSV writer cannot write lists.
+fn texts_of(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let options = FormatOptions::default().with_timestamp_format(Some(PLAIN_TIME));
+    let (mut fields, mut columns) = (Vec::new(), Vec::new());
+    for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
+        let formatter = ArrayFormatter::try_new(column.as_ref(), &options)?;
+        let text = |row| column.is_valid(row).then(|| formatter.value(row).try_to_string()).transpose();
+        columns.push(Arc::new((0..column.len()).map(text).collect::<Result<StringArray, _>>()?) as ArrayRef);
+        fields.push(Field::new(field.name(), DataType::Utf8, true));
+    }
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
 }
 
 /// Reads a Parquet file of any schema: calls `begin` with the schema, and afterwards `take` with each batch, until

@@ -32,7 +32,7 @@ pub use interface::{
     Applied, CommitFindings, CommitOptions, EventRows, Identity, LedgerEntry, ParseAgain, Replacement, RowCounts,
     RunRecord, VanishPolicy,
 };
-pub use json_rows::{ParquetRows, json_rows, read_parquet_file};
+pub use json_rows::{ExportedRows, ParquetRows, json_rows, read_parquet_file};
 pub use lock_wait::{LockPatience, WhileLocked};
 pub use open::{Opening, Place, WarehouseOptions};
 pub use persons::{CoOccurrence, LocationResult, PeopleFound};

@@ -6,9 +6,9 @@ use std::{
 };
 
 use super::{
-    Applied, CoOccurrence, CommitFindings, CommitOptions, Differences, ErasureRecord, EventRows, LedgerEntry,
-    LoadError, LocationResult, LostRecordings, Pages, ParseAgain, PeopleFound, RecordingOutcome, Replacement,
-    RowCounts, RunRecord, Stamp, WantedRecordings, persons,
+    Applied, CoOccurrence, CommitFindings, CommitOptions, Differences, ErasureRecord, EventRows, ExportedRows,
+    LedgerEntry, LoadError, LocationResult, LostRecordings, Pages, ParseAgain, PeopleFound, RecordingOutcome,
+    Replacement, RowCounts, RunRecord, Stamp, WantedRecordings, persons,
     scan::{self, ScanMemory},
     store::{BufferedStore, Store, TimeRange},
     tables::{
@@ -388,6 +388,16 @@ impl Warehouse {
     /// Counts the rows that contain one of these identifiers, with their parent and child rows. No row is changed.
     pub fn find_people(&mut self, person: &[Identifier]) -> Result<PeopleFound, LoadError> {
         self.run(|store| persons::find(store, person))
+    }
+
+    /// Calls `take` with the rows that [`Warehouse::find_people`] counts, for each table once. Changes no row.
+    pub fn export_people(
+        &mut self,
+        person: &[Identifier],
+        take: &mut dyn FnMut(ExportedRows) -> Result<(), LoadError>,
+    ) -> Result<(), LoadError> {
+        self.commit_pending()?;
+        persons::export(&mut self.store, person, take)
     }
 
     /// Removes the rows that [`Warehouse::find_people`] counts, and their bytes from the files of the warehouse. The

@@ -38,7 +38,7 @@ pub use memory::{ByteBudget, Memory, Reservation};
 pub use meter::{Meter, Progress, Reach, Reading, Snapshot, Wait, log_progress};
 pub use push::{
     ErasedPeople, InputFormat, Push, PushFormat, PushInput, PushReport, PushRequest, PushRows, ResultsFound,
-    clean_results, push_dry, search_results,
+    clean_results, export_results, push_dry, search_results,
 };
 pub use rebind::{is_same_identity, rebind};
 pub use replay::{

@@ -164,6 +164,23 @@ impl Recordings {
         Ok(stored)
     }
 
+    /// Returns the paths of the complete recordings of the sessions among these identifiers, relative to the folder.
+    pub fn paths_of(&self, people: &[Identifier]) -> Result<Vec<PathBuf>, FileError> {
+        let mut paths = Vec::new();
+        for folder in self.folders_of(people) {
+            let files = listed(&folder)?.into_iter().flatten().map(|entry| entry.path());
+            let recordings = files.filter(|path| path.extension().is_none());
+            paths.extend(recordings.filter_map(|path| Some(path.strip_prefix(&self.root).ok()?.to_owned())));
+        }
+        paths.sort();
+        Ok(paths)
+    }
+
+    /// Returns the folder of all recordings.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Removes the folders of the sessions among these identifiers, durably. Returns the number of removed recordings
     /// and partial downloads.
     pub fn remove(&self, people: &[Identifier]) -> Result<u64, FileError> {

@@ -8,6 +8,7 @@ mod kills;
 mod objects;
 mod others;
 pub mod people;
+mod person;
 mod placeholders;
 mod purged;
 mod search;

@@ -19,12 +19,12 @@ use crate::{
 };
 
 /// No schedule, and one flush per hour: deliveries stay in the inbox during the test.
-const QUIET: &str = "schedule = \"off\"\nwake_secs = 0\nflush_secs = 3600\n";
+pub const QUIET: &str = "schedule = \"off\"\nwake_secs = 0\nflush_secs = 3600\n";
 const BRISK: &str = "schedule = \"off\"\nwake_secs = 0\nflush_secs = 1\n";
 
 /// The webhooks of one day about two people: an answer with all identifiers, the same answer with escapes, a study that
 /// was shown to a visitor, a study that was submitted, and an answer of a person without an account.
-fn told(day: usize) -> Vec<String> {
+pub fn told(day: usize) -> Vec<String> {
     let told = |number: usize, more: Value| {
         let mut body = json!({
             "id": 100 * day + number, "environmentId": "e", "surveyId": 990, "timestamp": 1_769_846_400_000_u64 + day as u64,

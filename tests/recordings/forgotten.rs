@@ -61,6 +61,13 @@ fn p9_erase_removes_the_recordings_of_the_person_only() {
     );
     assert_eq!(kept(&place).len(), others + 2, "a plan removes nothing");
 
+    place.run(&["person", WHO, "--out", "theirs"]).expect(0);
+    let exported: Vec<Vec<u8>> =
+        place.files("theirs/recordings").into_iter().map(|path| std::fs::read(path).unwrap()).collect();
+    assert_eq!(exported.len(), 3);
+    assert!(exported.iter().all(|recording| contents.contains(recording)), "a recording of somebody else");
+    std::fs::remove_dir_all(place.path("theirs")).unwrap();
+
     let receipt = place.run(&["erase", "--yes", "--json", "--user-id", WHO]).expect(0).json();
     assert_eq!(receipt["removed"]["recordings"], 3, "{receipt:#}");
     let searched = &receipt["verified"]["places"]["recordings"];

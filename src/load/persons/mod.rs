@@ -21,5 +21,5 @@ pub use rows::PeopleFound;
 
 pub(in crate::load) use co_occurrence::co_occurrence;
 pub(in crate::load) use mentions::{redact, search};
-pub(in crate::load) use rows::{find, remove};
+pub(in crate::load) use rows::{export, find, remove};
 pub(in crate::load) use vanished::{live_sessions, vanished_sessions};

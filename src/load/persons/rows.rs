@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     load::{
-        LoadError,
+        ExportedRows, LoadError,
         store::{BufferedStore, Filter, KeySet, TableChange, TimeRange, removal_columns, removal_keys},
     },
     model::{Identifier, Stream, Window},
@@ -57,6 +57,23 @@ pub(in crate::load) fn find(store: &mut BufferedStore, person: &[Identifier]) ->
 /// Removes the rows that [`find`] counts, and returns the counts.
 pub(in crate::load) fn remove(store: &mut BufferedStore, person: &[Identifier]) -> Result<PeopleFound, LoadError> {
     for_each_table(store, person, |store, rows| store.change(rows.change))
+}
+
+/// Calls `take` with the rows that [`find`] counts, for each table once. Texts in Base64 are decoded.
+pub(in crate::load) fn export(
+    store: &mut BufferedStore,
+    person: &[Identifier],
+    take: &mut dyn FnMut(ExportedRows) -> Result<(), LoadError>,
+) -> Result<(), LoadError> {
+    let exported = for_each_table(store, person, |store, RowsToRemove { change, .. }| {
+        let table = change.table;
+        let columns: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+        let filter = Filter::within(change.removed_range).with_keys(&change.removed);
+        let mut exported = ExportedRows { table: table.name.clone(), ..ExportedRows::default() };
+        store.read(table, &columns, &filter, &mut |rows| exported.add(&decoded(table, rows)?))?;
+        take(exported)
+    });
+    exported.map(drop)
 }
 
 /// The rows of one table that belong to a person or to several people.

@@ -23,7 +23,7 @@ mod report;
 mod results;
 
 pub use input::{InputFormat, PushFormat, PushInput};
-pub use past_results::{ErasedPeople, ResultsFound, clean_results, search_results};
+pub use past_results::{ErasedPeople, ResultsFound, clean_results, export_results, search_results};
 pub use report::{PushReport, PushRequest, PushRows};
 
 use std::sync::{Arc, Mutex};

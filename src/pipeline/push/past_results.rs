@@ -6,6 +6,7 @@
 //! changed.
 
 use std::{
+    collections::BTreeMap,
     ffi::OsStr,
     fs::{self, File, OpenOptions},
     io::{self, BufRead, BufReader, Write},
@@ -19,6 +20,7 @@ use super::results::{HEADER, TEMPORARY};
 use crate::{
     config::Settings,
     files::{self, Access, Output},
+    load::ExportedRows,
 };
 
 /// Name of the file with the paths of results files, in the folder of erasures.
@@ -123,6 +125,45 @@ pub fn search_results(settings: &Settings, erased: &dyn ErasedPeople) -> Result<
         clean_into(&path, erased, &mut found, None).map_err(failed)?;
     }
     Ok(found)
+}
+
+/// Returns the rows of people in all results files. `table` of the result is `push_results`.
+pub fn export_results(settings: &Settings, people: &dyn ErasedPeople) -> Result<ExportedRows, PipelineError> {
+    let mut exported = ExportedRows { table: "push_results".to_owned(), ..ExportedRows::default() };
+    for path in results_files(settings)? {
+        export_file(&path, people, &mut exported).map_err(PipelineError::results(&path))?;
+    }
+    Ok(exported)
+}
+
+/// Adds the rows of people in one file. A file without the header of results files has no rows.
+fn export_file(path: &Path, people: &dyn ErasedPeople, exported: &mut ExportedRows) -> io::Result<()> {
+    let file = BufReader::new(File::open(path)?);
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(file);
+    let mut record = csv::ByteRecord::new();
+    if !reader.read_byte_record(&mut record)? || !record.iter().eq(HEADER.map(str::as_bytes)) {
+        return Ok(());
+    }
+    let mut out = csv::Writer::from_writer(std::mem::take(&mut exported.csv));
+    if exported.count == 0 {
+        out.write_byte_record(&record)?;
+    }
+    while reader.read_byte_record(&mut record)? {
+        let cells: Vec<String> = record.iter().map(|cell| String::from_utf8_lossy(cell).into_owned()).collect();
+        if !cells.get(USER_ID).is_some_and(|id| people.is_user(id)) {
+            continue;
+        }
+        out.write_byte_record(&record)?;
+        let object: BTreeMap<&str, &String> = HEADER.into_iter().zip(&cells).collect();
+        serde_json::to_writer(&mut exported.json_lines, &object)?;
+        exported.json_lines.push(b'\n');
+        exported.count += 1;
+    }
+    exported.csv = out.into_inner().map_err(|error| io::Error::other(error.to_string()))?;
+    if exported.count == 0 {
+        exported.csv.clear();
+    }
+    Ok(())
 }
 
 /// Removes the rows of erased people from the results files, and redacts the rows that mention them. Returns what was
