@@ -70,7 +70,7 @@ try {
     await page.getByText(report.why).first().waitFor();
     assert.match(await page.locator("#verdict").innerText(), /Failing/);
     assert.ok((await page.locator("#verdict").innerText()).includes(report.hint), "it says what to do");
-    assert.equal(await page.title(), "Failing: studysync");
+    assert.equal(await page.title(), "Failing: studysync default");
     assert.deepEqual(await violations(page), []);
     await picture(page, "failed-light");
   });

@@ -202,8 +202,10 @@ impl SettingsBuilder {
         SettingsBuilder { overrides, ..self }
     }
 
-    /// Returns the settings: the collected flags over environment, file and defaults. The views of this process are in their time zone.
+    /// Returns the settings: the collected flags over environment, file and defaults. The views of this process are in
+    /// their time zone.
     pub fn build(self) -> Result<Settings, CommandError> {
+        require_folders(&self.overrides.warehouses)?;
         let settings = config::resolve(self.overrides)?;
         if let Some(zone) = settings.warehouse.report_time_zone {
             schema::set_report_time_zone(zone);
@@ -225,6 +227,21 @@ pub(super) fn warn_of_unknown_surveys(settings: &Settings) -> bool {
     let Some(unknown) = unknown_in_warehouse(&settings.warehouse, &settings.surveys) else { return false };
     write_stderr(&format!("{unknown} (in the warehouse; `sync --survey` asks the service)\n"));
     true
+}
+
+/// Fails if the folder of a warehouse that a flag names does not exist. A run could create the folder, but a path on
+/// the command line is more often mistyped than new.
+fn require_folders(warehouses: &WarehousePaths) -> Result<(), CommandError> {
+    for (kind, path) in warehouses {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| matches!(folder.try_exists(), Ok(false))) {
+            let (flag, folder) = (kind.name(), folder.display());
+            return Err(CommandError::Usage(format!(
+                "--{flag}: there is no folder {folder}; correct the path, or create the folder: mkdir -p '{folder}'"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Checks the range of `--from` and `--to`, epoch milliseconds.

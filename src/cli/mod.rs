@@ -57,10 +57,11 @@ pub fn main() -> ExitCode {
     let matches = command_line::build().try_get_matches().unwrap_or_else(|error| command_line::exit_with(&error));
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let progress = progress::on_stderr();
-    let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    let level = match (cli.quiet, cli.verbose, is_terminal) {
+    // On a terminal, the progress line replaces the log lines of a run. `serve` has only log lines.
+    let has_progress_line =
+        std::io::IsTerminal::is_terminal(&std::io::stderr()) && !matches!(cli.command, Command::Serve(_));
+    let level = match (cli.quiet, cli.verbose, has_progress_line) {
         (true, ..) => Level::ERROR,
-        // A terminal shows the progress line instead.
         (_, 0, true) => Level::WARN,
         (_, 0, false) | (_, 1, true) => Level::INFO,
         _ => Level::DEBUG,

@@ -31,6 +31,10 @@ use super::{
 /// characters or more (default: the environment variable STUDYSYNC_STATUS_TOKEN),
 /// or status_page = "off" under `[serve]`.
 ///
+/// At its start `serve` requests one row, to test the key: a refused key makes /healthz red at once. The log has the
+/// address of the status page, the start and the end of each run, and refused deliveries, at most one line a minute for
+/// each reason.
+///
 /// After missed or killed runs, one run starts at once. While another process holds the lease (for example a manual
 /// backfill), deliveries wait in the inbox, and a due run waits for the next time of the schedule. A failed run is
 /// retried, but not before the service's Retry-After. The next time of the schedule always starts a run.
@@ -60,11 +64,15 @@ pub(super) struct ServeArgs {
 pub(super) async fn run(args: ServeArgs, context: Context) -> Result<u8, CommandError> {
     let mut settings = args.locations.settings(&context).selection(&args.selection).limits(&args.limits).build()?;
     settings.serve.listen = args.listen.unwrap_or(settings.serve.listen);
+    let webhooks = settings.serve.webhook.clone().unwrap_or_else(|| "off".to_owned());
+    let schedule = settings.serve.schedule.clone().unwrap_or_else(|| "off".to_owned());
     // Before anything else: in a container, the kernel drops signals for process 1 that have no handler.
     let signals = SignalHandler::for_service();
     let server = Server::bind(settings, System::default(), &signals.token()).await?;
     let address = server.address().map_err(CommandError::failed("the address is unknown"))?;
     context.printer.print(&format!("listening on http://{address}"))?;
+    let status_page = if server.has_status_page() { format!("http://{address}/") } else { "off".to_owned() };
+    tracing::info!(status_page, webhooks, schedule, "serve is ready");
     server.run(signals.token()).await?;
     Ok(0)
 }

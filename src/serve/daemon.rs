@@ -3,6 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -13,7 +14,7 @@ use crate::{
     notify::EndedRun,
     pipeline::{
         Memory, Meter, Outcome, PeopleSelection, PipelineError, Progress, Request, Run, RunReport, RunTimes, System,
-        chain, flush_deliveries, identity, log_progress,
+        chain, flush_deliveries, identity, log_progress, test_key,
     },
     state::{Inbox, ScheduleEntry, StateError},
 };
@@ -32,6 +33,8 @@ const PUBLISH_EVERY_MS: i64 = 15 * MINUTE_MS;
 const COUNT_EVERY_MS: i64 = 10_000;
 /// Maximum deliveries of earlier processes that are read at the start to plan jobs.
 const EARLIER_MAX: u32 = 10_000;
+/// How long the jobs wait for the test of the key.
+const KEY_TEST_MAX: Duration = Duration::from_secs(10);
 
 /// Does the jobs of `serve`, one at a time.
 pub struct Daemon {
@@ -50,6 +53,8 @@ pub struct Daemon {
     /// True if flushed deliveries are not visible to readers of Parquet yet.
     has_unpublished: bool,
     notifier: Notifier,
+    /// True if the key is tested before the first job.
+    tests_key: bool,
 }
 
 impl Daemon {
@@ -89,7 +94,14 @@ impl Daemon {
             counted_ms: None,
             published_ms: now_ms,
             has_unpublished: false,
+            tests_key: false,
         })
+    }
+
+    /// Tests the key before the first job.
+    #[must_use]
+    pub fn with_key_test(self) -> Daemon {
+        Daemon { tests_key: true, ..self }
     }
 
     /// Does jobs until `stop` is cancelled. A current run then ends in order, and can be resumed.
@@ -99,6 +111,10 @@ impl Daemon {
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), ServeError> {
         self.read_earlier_deliveries()?;
         self.state.set_has_read_earlier_deliveries();
+        if self.tests_key {
+            self.publish_status();
+            self.test_key(&stop).await;
+        }
         while !stop.is_cancelled() {
             self.publish_status();
             self.notifier.refresh(self.system.clock.now_ms());
@@ -132,6 +148,29 @@ impl Daemon {
         self.notifier.stop().await;
         self.publish_status();
         Ok(())
+    }
+
+    /// Requests one row, so that a refused key is in the log and in the health now, and not at the first run in the
+    /// night. A run that is due tests the key itself.
+    async fn test_key(&mut self, stop: &CancellationToken) {
+        let now_ms = self.system.clock.now_ms();
+        if self.jobs.next(now_ms).is_some_and(|(due_ms, job)| due_ms <= now_ms && !matches!(job, Job::Flush)) {
+            return;
+        }
+        let tested = tokio::select! {
+            () = stop.cancelled() => return,
+            tested = timeout(KEY_TEST_MAX, test_key(&self.settings, stop)) => tested,
+        };
+        match tested {
+            Ok(Ok(())) => tracing::info!("the service accepts the key"),
+            Ok(Err(error)) if error.reason() == RunReason::KeyRefused => {
+                let (why, hint) = (chain(&error), error.hint().map(str::to_owned));
+                tracing::error!(why, hint = hint.as_deref().unwrap_or_default(), "runs will fail");
+                self.state.update_status(|status| status.key_refused = Some((why, hint)));
+            }
+            Ok(Err(error)) => tracing::warn!(why = chain(&error), "the key is not tested; the first run tests it"),
+            Err(_) => tracing::warn!("the key is not tested: the service does not answer; the first run tests it"),
+        }
     }
 
     /// Plans jobs for the deliveries that earlier processes stored and that are not in the warehouses yet.
@@ -186,6 +225,7 @@ impl Daemon {
         let started_ms = self.system.clock.now_ms();
         self.state.count(Counter::Runs, 1);
         self.set_running(command, started_ms);
+        tracing::info!(command, "starting a run");
         let request = Request { command, backfill: None, accept_vanished: false, people: PeopleSelection::AfterLists };
         let progress = Arc::new(Progress::default());
         let (stop, system) = (stop.child_token(), self.system.clone());
@@ -225,7 +265,7 @@ impl Daemon {
             Some(why) => tracing::warn!(command, outcome, why, "{}", outcome_words(job)),
         }
         self.state.update_status(|status| {
-            status.running = None;
+            (status.running, status.key_refused) = (None, None);
             (status.last_error, status.rate_limited_until_ms) = (error_text, rate_limited_until_ms);
         });
         if job == JobOutcome::Finished {

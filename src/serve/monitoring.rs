@@ -96,6 +96,9 @@ impl HealthMonitor {
             Ok(sync_status) => Health::new(sync_status, &self.settings, self.rules),
             Err(why) => Health::unknown(format!("the checkpoints cannot be read: {why}")),
         };
+        if let Some((why, hint)) = self.state.status().key_refused {
+            health.add_key_refused(why, hint);
+        }
         if let Some(why) = self.state.status().flush_error {
             health.add_deliveries_waiting(why);
         }

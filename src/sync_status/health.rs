@@ -140,6 +140,14 @@ impl Health {
             .is_some_and(|of_run| self.reasons.iter().any(|reason| reason.code == of_run.name() && reason.is_failing))
     }
 
+    /// Adds the reason that the service refused the key at a start of `serve`, unless the last run met the same.
+    pub fn add_key_refused(&mut self, why: String, hint: Option<String>) {
+        let code = RunReason::KeyRefused.name();
+        if !self.has(code) {
+            self.reasons.insert(0, HealthReason { code, is_failing: true, text: why, hint });
+        }
+    }
+
     /// Adds the reason that deliveries of webhooks cannot be stored, as the most urgent one.
     pub fn add_deliveries_not_stored(&mut self) {
         let text = "deliveries of webhooks cannot be stored".to_owned();

@@ -17,8 +17,8 @@ use crate::{
 };
 
 use super::{
-    FailedRun, Health, LagCheck, PresentTime, ProofStatus, Run, RunStatus, RunSummary, ScopeStatus, StreamLag,
-    is_selected, stream_lags,
+    FailedRun, LagCheck, PresentTime, ProofStatus, Run, RunStatus, RunSummary, ScopeStatus, StreamLag, is_selected,
+    stream_lags,
 };
 
 /// The commands that bring the warehouse up to date. In this file, a "sync run" is a run of one of these commands.
@@ -33,8 +33,8 @@ const RUNS_SHOWN: usize = 5;
 /// The state of synchronisation. Serialized, it is the JSON of `status --json`.
 ///
 /// [`Status::read`] reads what `serve` shows and measures; [`Status::add_details`] reads the rest of the checkpoints.
-/// The rows of the warehouse, the waiting erasures, the proofs of a range, the result of --max-lag, the health and the
-/// state of `serve` are added by the command that shows them. A failed run is *resolved* when a later run succeeded in its place
+/// The rows of the warehouse, the waiting erasures, the proofs of a range, the result of --max-lag and the state of
+/// `serve` are added by the command that shows them. A failed run is *resolved* when a later run succeeded in its place
 /// ([`RunSummary::resolves`]).
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Status {
@@ -66,9 +66,6 @@ pub struct Status {
     /// The result of --max-lag; `None` without --max-lag.
     #[serde(flatten)]
     pub lag: Option<LagCheck>,
-    /// The health; `None` where it is derived later.
-    #[serde(flatten)]
-    pub health: Option<Health>,
     /// The service profile.
     #[serde(rename = "traits")]
     pub behaviours: Vec<KnownBehaviour>,

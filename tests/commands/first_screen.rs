@@ -75,7 +75,7 @@ fn status_of_many_gaps_surveys_and_failures_fits_a_screen() {
     let lines = screen(&done);
     assert_order(&lines, &["health", "lag", "last runs", "coverage", "  responses", "    MISSING", "  and "]);
     assert!(
-        done.words().contains("more (`status --from ") && done.stdout.contains("rate limited: "),
+        done.stdout.contains("    MISSING 7 ranges, the first 20") && done.stdout.contains("rate limited: "),
         "{}",
         done.stdout
     );

@@ -18,7 +18,6 @@ use super::{
     service_profile::describe_measured,
     signals::end_on_signal,
 };
-pub(super) use service::{short_lived_source, store_rate_limits};
 use storage::Finding;
 
 /// Checks whose failure does not prevent measuring the service profile. A list that fails only leaves its own

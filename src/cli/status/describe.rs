@@ -1,5 +1,7 @@
-//! The status as text that fits a terminal of 80 columns and 24 lines: health, lag, runs, coverage, and what waits. Long
-//! lists are shortened; the JSON has all of them.
+//! The status as text that fits a terminal of 80 columns and 24 lines: health, lag, runs, coverage, and what waits.
+//! Long lists are shortened; the JSON has all of them.
+
+use serde::Serialize;
 
 use crate::{
     model::{format_duration, format_second},
@@ -21,10 +23,8 @@ const REASONS_MAX: usize = 2;
 const LETTERS_MAX: usize = 280;
 /// Maximum runs.
 const RUNS_MAX: usize = 4;
-/// Maximum scopes with a line of coverage.
-const SCOPES_MAX: usize = 5;
-/// Maximum ranges in a line of coverage.
-const RANGES_MAX: usize = 2;
+/// Maximum scopes of single surveys with a line of coverage.
+const SCOPES_MAX: usize = 3;
 /// Maximum lines of drift.
 const DRIFT_LINES_MAX: usize = 3;
 /// The indent of the texts beside the labels.
@@ -32,14 +32,24 @@ const INDENT: &str = "          ";
 /// The indent of the reason and the hint of a run.
 const RUN_INDENT: &str = "            ";
 
+/// What the command shows. Serialized, it is the JSON of `status --json`.
+#[derive(Serialize)]
+pub(super) struct Screen {
+    #[serde(flatten)]
+    pub status: Status,
+    #[serde(flatten)]
+    pub health: Health,
+}
+
 /// Returns the status as text.
-pub(super) fn describe(status: &Status) -> String {
+pub(super) fn describe(screen: &Screen) -> String {
+    let Screen { status, health } = screen;
     let mut text = status.lag.as_ref().map(LagCheck::describe).unwrap_or_default();
-    text.push_str(&describe_health(status));
+    text.push_str(&describe_health(status, health));
     text.push_str(&labelled("service", &service(status)));
     text.push_str(&labelled("lag", &lags(status)));
     text.push_str(&status.running.as_ref().map(|holder| labelled("running", holder)).unwrap_or_default());
-    text.push_str(&describe_runs(status));
+    text.push_str(&describe_runs(status, health));
     text.push_str(&labelled("next run", &next_run(status)));
     text.push_str(&describe_coverage(status));
     text.push_str(&describe_unfinished(&status.unfinished_scans));
@@ -69,9 +79,7 @@ fn shortened(text: &str) -> String {
 
 /// Returns the health in one word, and its reasons with their hints. With `--max-lag`, the streams that lag too far are
 /// listed before.
-fn describe_health(status: &Status) -> String {
-    let unknown = Health::default();
-    let health = status.health.as_ref().unwrap_or(&unknown);
+fn describe_health(status: &Status, health: &Health) -> String {
     let is_behind = status.lag.as_ref().is_some_and(|lag| !lag.is_within_limit());
     let word = match health.summary() {
         _ if is_behind => HealthSummary::Failing.to_string().to_uppercase(),
@@ -131,10 +139,10 @@ fn next_run(status: &Status) -> String {
 
 /// Returns the newest runs, newest first. The reason and the hint stand under their run, unless the health has them, or
 /// the same command ran again later. A hint is left out if the run that held the lease has ended.
-fn describe_runs(status: &Status) -> String {
+fn describe_runs(status: &Status, health: &Health) -> String {
     let runs = &status.runs[..status.runs.len().min(RUNS_MAX)];
     let mut text = String::new();
-    let reasons = status.health.iter().flat_map(|health| health.reasons.iter().take(REASONS_MAX));
+    let reasons = health.reasons.iter().take(REASONS_MAX);
     let reasons: Vec<&str> = reasons.map(|reason| reason.text.as_str()).collect();
     for (at, run) in runs.iter().enumerate() {
         let label = if at == 0 { "last runs " } else { INDENT };
@@ -162,20 +170,23 @@ fn duration(secs: f64) -> String {
     if secs < 60.0 { format!("{secs:.1} s") } else { format_duration(secs as u64) }
 }
 
-/// Returns the coverage: a line for each scope, and the users.
+/// Returns the coverage: a line for each stream, and the users. Surveys that runs read alone are only counted, unless
+/// nothing else was read.
 fn describe_coverage(status: &Status) -> String {
-    let mut scopes: Vec<&ScopeStatus> = status.scopes.iter().collect();
-    scopes.sort_by_key(|scope| scope.scope.survey_id.is_some());
+    let (streams, surveys): (Vec<&ScopeStatus>, Vec<&ScopeStatus>) =
+        status.scopes.iter().partition(|scope| scope.scope.survey_id.is_none());
+    let shown: Vec<&ScopeStatus> =
+        if streams.is_empty() { surveys.iter().take(SCOPES_MAX).copied().collect() } else { streams };
     let mut text = "\ncoverage\n".to_owned();
-    if scopes.is_empty() {
+    if shown.is_empty() {
         text.push_str("  Nothing is proven complete yet.\n");
     }
-    let names = scopes.iter().take(SCOPES_MAX).map(|scope| scope.scope.to_string().len());
+    let names = shown.iter().map(|scope| scope.scope.to_string().len());
     let width = names.max().unwrap_or(0).max("responses".len());
-    text.extend(scopes.iter().take(SCOPES_MAX).map(|scope| describe_scope(scope, width)));
-    if let more @ 1.. = scopes.len().saturating_sub(SCOPES_MAX) {
-        let more = counted(more as u64, "more survey");
-        text.push_str(&format!("  and {more} that runs read alone (--json lists all)\n"));
+    text.extend(shown.iter().map(|scope| describe_scope(scope, width)));
+    if let more @ 1.. = status.scopes.len() - shown.len() {
+        let more = counted(more as u64, "scope");
+        text.push_str(&format!("  and {more} of single surveys (--json lists all)\n"));
     }
     let users = status.users.as_ref().map(describe_users);
     text + &users.map(|users| wrapped(&format!("{:<width$}  {users}", "users"), "  ", "    ")).unwrap_or_default()
@@ -184,32 +195,22 @@ fn describe_coverage(status: &Status) -> String {
 /// Returns the line of a scope, and lines for its missing ranges and those that need a recheck.
 fn describe_scope(scope: &ScopeStatus, width: usize) -> String {
     let unknown = || "rows unknown (the warehouse cannot be read now)".to_owned();
-    let counted_rows = |rows: u64| counted_grouped(rows, "row");
-    let rows = scope.rows.map_or_else(unknown, counted_rows);
+    let rows = scope.rows.map_or_else(unknown, |rows| counted_grouped(rows, "row"));
     let (first, last) = (scope.complete.first(), scope.complete.last());
     let (start, end) = (first.map_or("?", |range| &range.start), last.map_or("?", |range| &range.end));
-    let range = match (scope.scope.stream.is_windowed(), scope.missing.len()) {
-        (false, _) => format!("complete up to {end}"),
-        (true, 0) => format!("complete {start} .. {end}"),
-        (true, gaps) => format!("complete {start} .. {end} except {}", counted(gaps as u64, "range")),
+    let range = match scope.scope.stream.is_windowed() {
+        true => format!("complete {start} .. {end}"),
+        false => format!("complete up to {end}"),
     };
-    let mut text = wrapped(&format!("{:<width$}  {range}, {rows}", scope.scope.to_string()), "  ", "    ");
-    text.push_str(&ranges("MISSING", &scope.missing, ""));
-    text.push_str(&ranges("RECHECK", &scope.in_doubt, " (every run scans it again; `status --from` says more)"));
-    text
+    let text = wrapped(&format!("{:<width$}  {range}, {rows}", scope.scope.to_string()), "  ", "    ");
+    text + &ranges("MISSING", &scope.missing) + &ranges("RECHECK", &scope.in_doubt)
 }
 
-/// Returns the line of some ranges of a scope; empty if there are none.
-fn ranges(label: &str, ranges: &[TimeRange], note: &str) -> String {
-    if ranges.is_empty() {
-        return String::new();
-    }
-    let shown = ranges.iter().take(RANGES_MAX).map(|range| format!("{} .. {}", range.start, range.end));
-    let mut text = shown.collect::<Vec<_>>().join(", ");
-    if let more @ 1.. = ranges.len().saturating_sub(RANGES_MAX) {
-        text.push_str(&format!(", and {more} more (`status --from {}` lists all)", ranges[0].start));
-    }
-    wrapped(&format!("{label} {text}{note}"), "    ", "            ")
+/// Returns the line of some ranges of a scope: the only one, or their number and the first; empty if there are none.
+fn ranges(label: &str, ranges: &[TimeRange]) -> String {
+    let Some(first) = ranges.first() else { return String::new() };
+    let count = if ranges.len() == 1 { String::new() } else { format!("{} ranges, the first ", ranges.len()) };
+    wrapped(&format!("{label} {count}{} .. {}", first.start, first.end), "    ", "            ")
 }
 
 /// Returns the number with its unit, with the digits in groups: `12,345 rows`.
@@ -227,13 +228,13 @@ fn describe_users(users: &UsersStatus) -> String {
 }
 
 fn describe_unfinished(scans: &[ScanStatus]) -> String {
+    if scans.is_empty() {
+        return String::new();
+    }
     let (pages, records) =
         scans.iter().fold((0, 0), |(pages, records), scan| (pages + scan.pages, records + scan.records));
-    let Some(first) = scans.first() else { return String::new() };
-    let parts =
-        [counted(scans.len() as u64, "unfinished scan"), counted(pages, "page"), counted_grouped(records, "record")];
-    let text = format!("{}, first {} {} (the next run resumes)", parts.join(", "), first.stream, first.window);
-    "\n".to_owned() + &wrapped(&text, "", "  ")
+    let (count, pages) = (counted(scans.len() as u64, "unfinished scan"), counted(pages, "page"));
+    wrapped(&format!("{count}, {pages}, {}: the next run resumes", counted_grouped(records, "record")), "", "  ")
 }
 
 /// Returns lines on what waits: deliveries, requests, erasures.
@@ -244,7 +245,7 @@ fn describe_waiting(status: &Status) -> String {
         text.push_str(&wrapped(&format!("{waiting}, the oldest since {since}"), "", "  "));
     }
     if let Some(until) = status.rate_limited_until_ms.map(format_second) {
-        let limited = format!("rate limited: no request before {until} (--ignore-rate-limit sends requests now)");
+        let limited = format!("rate limited: no request before {until} (--ignore-rate-limit)");
         text.push_str(&wrapped(&limited, "", "  "));
     }
     if let Some(rate) = status.learned_requests_per_sec {

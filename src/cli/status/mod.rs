@@ -26,15 +26,15 @@ use super::{
     flags::{LocationArgs, SelectionArgs, check_range, parse_moment, warn_of_unknown_surveys},
     plan::planned_users,
 };
-use describe::describe;
+use describe::{Screen, describe};
 use proofs::describe_range;
 
 /// Shows health, lag, runs and coverage on one screen.
 ///
 /// First the health with its reasons, the lag of each stream, the next and the last runs; then the ranges that are
-/// proven complete, and what waits. Long lists are shortened: --json has everything, also the measured behaviour of the
-/// service. Sends no request. The health has the rules of notifications and of `serve`; max_lag under `[serve]` sets
-/// the allowed lag.
+/// proven complete, and what waits. Long lists are shortened: --from lists every range, and --json has everything,
+/// also the measured behaviour of the service. Sends no request. The health has the rules of notifications and of
+/// `serve`; max_lag under `[serve]` sets the allowed lag.
 ///
 /// With --from and --to the command shows each interval of that range: since when it is complete, when it was last
 /// read, with which optional parts, and how many records it had. It also shows the proof: the scan, its number of
@@ -90,9 +90,10 @@ pub(super) fn run(args: &StatusArgs, context: Context) -> Result<u8, CommandErro
         ..status
     };
     complete(&mut status, &settings, &state)?;
-    status.health = Some(Health::new(&status, &settings, rules(args, &settings, &status)));
-    context.printer.print_value(args.json, &status, if range.is_some() { describe_range } else { describe })?;
-    let is_well = status.lag.as_ref().is_none_or(LagCheck::is_within_limit);
+    let health = Health::new(&status, &settings, rules(args, &settings, &status));
+    let screen = Screen { status, health };
+    context.printer.print_value(args.json, &screen, if range.is_some() { describe_range } else { describe })?;
+    let is_well = screen.status.lag.as_ref().is_none_or(LagCheck::is_within_limit);
     Ok(if warn_of_unknown_surveys(&settings) || !is_well { 3 } else { 0 })
 }
 

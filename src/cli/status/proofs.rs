@@ -1,11 +1,15 @@
 //! The proofs of a range as text, for `status --from`.
 
-use crate::sync_status::{IntervalState, LagCheck, ProofStatus, Status};
+use crate::sync_status::{IntervalState, LagCheck, ProofStatus};
 
-use super::{super::printer::counted, describe::service};
+use super::{
+    super::printer::counted,
+    describe::{Screen, service},
+};
 
 /// Returns the streams that lag too far, and the proofs of a range as text.
-pub(super) fn describe_range(status: &Status) -> String {
+pub(super) fn describe_range(screen: &Screen) -> String {
+    let status = &screen.status;
     let lag = status.lag.as_ref().map(LagCheck::describe).unwrap_or_default();
     format!("{lag}{}\n{}", service(status), describe_proofs(&status.proofs))
 }

@@ -73,6 +73,10 @@ pub(super) fn age(secs: i64) -> String {
 pub(super) struct PageData {
     pub now: Timestamp,
     pub version: &'static str,
+    /// The host and the environment of the service, and the name of the machine on which `serve` runs.
+    pub service: String,
+    pub environment: String,
+    pub host: String,
     /// When this `serve` started.
     pub started_at: Timestamp,
     #[serde(rename = "verdict")]
@@ -191,6 +195,8 @@ pub(super) struct RateLimit {
 /// The webhook deliveries.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Deliveries {
+    /// False if no webhooks are received.
+    pub are_received: bool,
     /// The number of deliveries that are not in the warehouses yet.
     pub pending: u64,
     pub pending_bytes: u64,
@@ -212,6 +218,9 @@ impl PageData {
         PageData {
             now: Timestamp(now_ms),
             version: env!("CARGO_PKG_VERSION"),
+            service: monitor.settings.service.host(),
+            environment: monitor.settings.service.environment.clone(),
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             started_at: Timestamp(state.started_ms),
             health: health.summary(),
             reasons: health.reasons,
@@ -228,6 +237,7 @@ impl PageData {
             untrusted: None,
             rate_limit: rate_limit(sync_status, daemon.rate_limited_until_ms, progress.as_ref(), now_ms),
             deliveries: Deliveries {
+                are_received: monitor.settings.serve.webhook.is_some(),
                 pending: daemon.pending.deliveries,
                 pending_bytes: daemon.pending.bytes,
                 oldest_at: daemon.pending.oldest_ms.map(Timestamp),

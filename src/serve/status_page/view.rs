@@ -53,7 +53,7 @@ pub(super) fn page(data: &PageData, parts: &[Part]) -> Markup {
         html lang="en" {
             head {
                 (common_head())
-                title { (data.health) ": studysync" }
+                title { (data.health) ": studysync " (sanitized(&data.environment)) }
                 script type="module" src="status.js" {}
                 // Without a script the browser reloads the page.
                 noscript { meta http-equiv="refresh" content="10"; }
@@ -62,6 +62,7 @@ pub(super) fn page(data: &PageData, parts: &[Part]) -> Markup {
                 header {
                     p.kicker { "studysync serve" }
                     h1 { "Status" }
+                    p { "Service " (sanitized(&data.service)) ", environment " (sanitized(&data.environment)) ", on host " (sanitized(&data.host)) }
                     p.meta {
                         @for part in parts.iter().filter(|part| part.name == AS_OF) { (PreEscaped(&part.html)) }
                         ", version " (data.version) ", running since " (data.started_at.markup()) ". All times are UTC. "
@@ -239,8 +240,15 @@ fn stream(scope: &ScopeCalendar, data: &PageData) -> Markup {
             p {
                 @match (scope.lag_secs, scope.complete_until) {
                     (Some(lag), Some(until)) => {
-                        strong { (format_duration(lag.unsigned_abs())) " behind" }
-                        @if let Some(allowed) = allowed { " (" (format_duration(allowed)) " allowed)" }
+                        @match allowed {
+                            Some(allowed) if lag.unsigned_abs() <= allowed => {
+                                strong { "On time" } " (lag " (format_duration(lag.unsigned_abs())) ", " (format_duration(allowed)) " allowed)"
+                            }
+                            Some(allowed) => {
+                                strong { (format_duration(lag.unsigned_abs())) " behind" } " (" (format_duration(allowed)) " allowed)"
+                            }
+                            None => strong { (format_duration(lag.unsigned_abs())) " behind" },
+                        }
                         @match scope.complete_from {
                             Some(from) => { "; read from " (from.markup()) " to " (until.markup()) },
                             None => { "; always read completely, last up to " (until.markup()) },
@@ -275,7 +283,11 @@ fn rate_limit(limit: &RateLimit, now: Timestamp) -> Markup {
 
 /// Renders the counts of webhook deliveries.
 fn deliveries(deliveries: &Deliveries, data: &PageData) -> Markup {
+    if !deliveries.are_received && deliveries.pending == 0 {
+        return html! { p.nothing { "Webhooks are off (" code { "webhook" } " under " code { "[serve]" } "). Runs of the schedule find the same records." } };
+    }
     html! {
+        @if !deliveries.are_received { p.nothing { "Webhooks are off; earlier deliveries still wait." } }
         dl.facts {
             div {
                 dt { "Waiting for the warehouses" }
