@@ -13,3 +13,4 @@ mod query_types;
 mod secrets;
 mod signals;
 mod typos;
+mod vocabulary;

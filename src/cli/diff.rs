@@ -43,12 +43,12 @@ const LABEL_COLUMNS: usize = 26;
   studysync diff --since yesterday
   studysync diff --since 2026-03 --until 2026-04 --json")]
 pub(super) struct DiffArgs {
-    /// The earlier moment: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds
-    #[arg(long, value_name = "DATE", value_parser = parse_local_moment)]
+    /// The earlier moment: 2026-01-31, 2026-01, 2026, 7d, 6mo, 3y, yesterday or RFC 3339
+    #[arg(long, alias = "from", value_name = "DATE", value_parser = parse_local_moment)]
     since: LocalMoment,
 
     /// The later moment [default: now]
-    #[arg(long, value_name = "DATE", value_parser = parse_local_moment)]
+    #[arg(long, alias = "to", value_name = "DATE", value_parser = parse_local_moment)]
     until: Option<LocalMoment>,
 
     /// Print one JSON object on stdout

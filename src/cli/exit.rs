@@ -92,13 +92,7 @@ impl CommandError {
 
     /// Writes the error with its causes, and the hint. `anstream` removes the colours if the output cannot show them.
     fn write_to(&self, out: &mut impl io::Write) -> io::Result<()> {
-        let styles = clap::builder::Styles::styled();
-        let (error, hint) = (styles.get_error(), styles.get_valid());
-        writeln!(out, "{error}error:{error:#} {}", self.chain())?;
-        match self.hint() {
-            Some(text) => writeln!(out, "{hint}hint:{hint:#} {text}"),
-            None => Ok(()),
-        }
+        write_error(out, &self.chain(), self.hint())
     }
 
     /// Returns the error and its causes on one line.
@@ -116,6 +110,17 @@ impl CommandError {
             CommandError::Serve(error) => error,
             _ => return None,
         })
+    }
+}
+
+/// Writes an error and its hint, each on one line.
+pub(super) fn write_error(out: &mut impl io::Write, error: &str, hint: Option<&str>) -> io::Result<()> {
+    let styles = clap::builder::Styles::styled();
+    let (red, green) = (styles.get_error(), styles.get_valid());
+    writeln!(out, "{red}error:{red:#} {error}")?;
+    match hint {
+        Some(text) => writeln!(out, "{green}hint:{green:#} {text}"),
+        None => Ok(()),
     }
 }
 

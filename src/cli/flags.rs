@@ -85,7 +85,7 @@ pub(super) struct StreamArgs {
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct SurveyArgs {
     /// Only answers and themes of this survey; repeatable
-    #[arg(long = "survey", visible_alias = "study", value_name = "ID", help_heading = "Selection")]
+    #[arg(long = "survey", visible_alias = "study", value_name = "ID", value_parser = parse_survey, help_heading = "Selection")]
     pub surveys: Vec<i64>,
 }
 
@@ -277,6 +277,14 @@ pub(super) fn between(since_ms: i64, until_ms: Option<i64>) -> Result<ComparedTi
 /// Parses a moment of the command line. Returns epoch milliseconds.
 pub(super) fn parse_moment(text: &str) -> Result<i64, String> {
     model::parse_moment(text, clock::now_ms())
+}
+
+/// Parses the number of a survey.
+fn parse_survey(text: &str) -> Result<i64, String> {
+    let number = text.trim().parse().ok().filter(|id: &i64| *id >= 0);
+    number.ok_or_else(|| {
+        "expected the number of a survey, such as 4100; `studysync query \"SELECT id, name FROM surveys\"` lists them".to_owned()
+    })
 }
 
 fn parse_archive(text: &str) -> Result<ArchiveChoice, String> {

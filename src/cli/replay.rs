@@ -36,12 +36,12 @@ use super::{
   studysync replay
   studysync replay --from 2026-03 --to 2026-04")]
 pub(super) struct ReplayArgs {
-    /// Start of the range: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds [default: the beginning]
-    #[arg(long, value_name = "DATE", value_parser = parse_moment)]
+    /// Start of the range: 2026-01-31, 2026-01, 2026, 7d, 6mo, 3y, yesterday or RFC 3339 [default: the beginning]
+    #[arg(long, alias = "since", value_name = "DATE", value_parser = parse_moment)]
     from: Option<i64>,
 
     /// End of the range, exclusive [default: the end]
-    #[arg(long, value_name = "DATE", value_parser = parse_moment)]
+    #[arg(long, alias = "until", value_name = "DATE", value_parser = parse_moment)]
     to: Option<i64>,
 
     /// Print one JSON object on stdout when the replay ends

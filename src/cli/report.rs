@@ -43,7 +43,7 @@ pub(super) struct ReportArgs {
     #[arg(long, value_name = "N", default_value_t = DAYS_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=i64::from(DAYS_MAX)))]
     days: u32,
 
-    /// Also show what changed since this moment: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds
+    /// Also show what changed since this moment: 2026-01-31, 2026-01, 2026, 7d, 6mo, 3y, yesterday or RFC 3339
     #[arg(long, value_name = "DATE", value_parser = parse_local_moment)]
     since: Option<LocalMoment>,
 

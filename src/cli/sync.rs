@@ -21,6 +21,7 @@ use crate::{
 use super::{
     CommandError, Context,
     flags::{LimitArgs, LocationArgs, SelectionArgs, SettingsBuilder, check_range, parse_moment},
+    plan::{self, PlanArgs, RunSelection},
     printer::{hint_line, nonzero_counts, outcome_words, stopped_line},
     progress,
     signals::{SignalHandler, next_signal},
@@ -44,6 +45,10 @@ use super::{
   studysync sync
   studysync sync --deadline 3h30m --json >> runs.ndjson")]
 pub(super) struct SyncArgs {
+    /// Show what the run would request, as `plan` does; sends nothing
+    #[arg(long)]
+    dry_run: bool,
+
     #[command(flatten)]
     run: RunArgs,
 
@@ -67,13 +72,17 @@ pub(super) struct SyncArgs {
   studysync backfill --from 2024-01-01
   studysync backfill --from 2026-03 --to 2026-04 --stream responses")]
 pub(super) struct BackfillArgs {
-    /// Start of the range: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds
-    #[arg(long, value_name = "DATE", value_parser = parse_moment)]
+    /// Start of the range: 2026-01-31, 2026-01, 2026, 7d, 6mo, 3y, yesterday or RFC 3339
+    #[arg(long, alias = "since", value_name = "DATE", value_parser = parse_moment)]
     from: i64,
 
     /// End of the range, exclusive [default: now]
-    #[arg(long, value_name = "DATE", value_parser = parse_moment)]
+    #[arg(long, alias = "until", value_name = "DATE", value_parser = parse_moment)]
     to: Option<i64>,
+
+    /// Show what the run would request, as `plan --from` does; sends nothing
+    #[arg(long)]
+    dry_run: bool,
 
     #[command(flatten)]
     run: RunArgs,
@@ -101,12 +110,18 @@ pub(super) struct RunArgs {
 }
 
 pub(super) async fn sync(args: SyncArgs, context: Context) -> Result<u8, CommandError> {
+    if args.dry_run {
+        return plan::run(&args.run.plan(None, None, args.selection), context);
+    }
     let request = args.run.request("sync", None, PeopleSelection::AfterLists);
     let settings = args.run.settings(&context).selection(&args.selection).build()?;
     run_request(request, settings, args.run.json, context).await
 }
 
 pub(super) async fn backfill(args: BackfillArgs, context: Context) -> Result<u8, CommandError> {
+    if args.dry_run {
+        return plan::run(&args.run.plan(Some(args.from), args.to, args.selection), context);
+    }
     check_range(Some(args.from), args.to)?;
     let range = Window::new(args.from, args.to.unwrap_or(OPEN_END_MS));
     let request = args.run.request("backfill", Some(range), PeopleSelection::AfterLists);
@@ -123,6 +138,11 @@ pub(super) async fn pull_users(args: RunArgs, people: PeopleSelection, context: 
 impl RunArgs {
     fn settings(&self, context: &Context) -> SettingsBuilder {
         self.locations.settings(context).limits(&self.limits)
+    }
+
+    /// Returns the arguments of `plan` for this run.
+    fn plan(self, from: Option<i64>, to: Option<i64>, selection: SelectionArgs) -> PlanArgs {
+        PlanArgs::of_run(from, to, RunSelection { json: self.json, locations: self.locations, selection })
     }
 
     fn request(&self, command: &'static str, backfill: Option<Window>, people: PeopleSelection) -> Request {

@@ -39,12 +39,12 @@ const WINDOWS_SHOWN: usize = 20;
   studysync verify --from 2026-03 --to 2026-04
   studysync verify --from 7d --all-keys")]
 pub(super) struct VerifyArgs {
-    /// Start of the range: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds
-    #[arg(long, value_name = "DATE", value_parser = parse_moment)]
+    /// Start of the range: 2026-01-31, 2026-01, 2026, 7d, 6mo, 3y, yesterday or RFC 3339
+    #[arg(long, alias = "since", value_name = "DATE", value_parser = parse_moment)]
     from: i64,
 
     /// End of the range, exclusive [default: the end of the coverage]
-    #[arg(long, value_name = "DATE", value_parser = parse_moment)]
+    #[arg(long, alias = "until", value_name = "DATE", value_parser = parse_moment)]
     to: Option<i64>,
 
     /// Print one JSON object on stdout when the command ends

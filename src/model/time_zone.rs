@@ -85,14 +85,16 @@ impl TimeZone {
         at_ms.saturating_add(self.offset_secs(at_ms.div_euclid(1000)).saturating_mul(1000))
     }
 
-    /// Parses a time as [`parse_moment`] does, with days and months of this zone: `2026-01-31`, `2026-01`, `today` and
+    /// Parses a time as [`parse_moment`] does, with days and months of this zone: `2026-01-31`, `2026-01`, `2026`, `today` and
     /// `yesterday` begin at midnight here. A midnight that the clock skips is the first moment after it.
     ///
     /// # Errors
     /// As [`parse_moment`].
     pub fn parse_moment(self, text: &str, now_ms: i64) -> Result<i64, String> {
         let text = text.trim();
+        let is_year = text.len() == 4 && text.bytes().all(|byte| byte.is_ascii_digit());
         let is_day = matches!(text, "today" | "yesterday")
+            || is_year
             || (matches!(text.len(), 7 | 10) && text.as_bytes().get(4) == Some(&b'-'));
         match is_day {
             true => Ok(self.start_of_local(parse_moment(text, self.local_ms(now_ms))?)),
@@ -149,6 +151,7 @@ mod tests {
         assert_eq!(at(berlin, "2026-03-29"), "2026-03-28T23:00:00Z");
         assert_eq!(at(berlin, "2026-03-30"), "2026-03-29T22:00:00Z", "the day has 23 hours");
         assert_eq!(at(berlin, "2026-01"), "2025-12-31T23:00:00Z");
+        assert_eq!(at(berlin, "2026"), "2025-12-31T23:00:00Z");
         assert_eq!(at(zone("Pacific/Kiritimati"), "today"), "2026-03-29T10:00:00Z");
         assert_eq!(at(berlin, "1h"), "2026-03-29T12:00:00Z");
         assert_eq!(at(berlin, "2026-03-29T00:00:00Z"), "2026-03-29");

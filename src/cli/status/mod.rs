@@ -49,12 +49,12 @@ use proofs::describe_range;
   studysync status
   studysync status --max-lag 26h")]
 pub(super) struct StatusArgs {
-    /// Show the proofs from this moment on: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds
-    #[arg(long, value_name = "DATE", value_parser = parse_moment)]
+    /// Show the proofs from this moment on: 2026-01-31, 2026-01, 2026, 7d, 6mo, 3y, yesterday or RFC 3339
+    #[arg(long, alias = "since", value_name = "DATE", value_parser = parse_moment)]
     from: Option<i64>,
 
     /// Show the proofs up to this moment [default: now]
-    #[arg(long, value_name = "DATE", value_parser = parse_moment)]
+    #[arg(long, alias = "until", value_name = "DATE", value_parser = parse_moment)]
     to: Option<i64>,
 
     /// Exit with code 3 if the lag of a stream is larger: 26h, 3d
