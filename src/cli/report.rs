@@ -8,13 +8,14 @@ use crate::{
     clock,
     config::Settings,
     files::Access,
-    report::{self, DAYS_DEFAULT, DAYS_MAX, ReportError, ReportSettings},
+    load::AnswerRange,
+    report::{self, DAYS_DEFAULT, DAYS_MAX, ReportError, ReportSettings, VERBATIMS_MAX},
     state::{State, StateError},
 };
 
 use super::{
     CommandError, Context,
-    flags::{LocationArgs, SurveyArgs, between, parse_moment},
+    flags::{LocationArgs, SurveyArgs, between, check_range, parse_moment},
     printer::write_to,
     warehouse::open_for_surveys,
 };
@@ -25,18 +26,47 @@ use super::{
 ///
 /// The page needs no network and no script, and has the numbers of its charts in tables. The command reads the DuckDB
 /// file if one is configured, else the Parquet files, and changes nothing. Coverage comes from the checkpoints, or from
-/// the ledger in the warehouse if there are none. With --survey the page shows only these surveys.
+/// the ledger in the warehouse if there are none. With --survey the page shows
+/// only these surveys; without it, those with most answers. With --from the figures of the period before stand next to
+/// those of the range; without --to the range ends with the last moment that was read.
 ///
 /// Exit codes: 0 written; 1 the warehouse cannot be read; 2 usage or configuration; 5 a run has locked the warehouse.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   studysync report --out report.html
-  studysync report --since 7d --out week.html")]
+  studysync report --since 7d --out week.html
+  studysync report --from 2026-01 --to 2026-04 --by browser --out quarter.html")]
 pub(super) struct ReportArgs {
     /// File to write; it is replaced atomically. A new file gets the mode of your umask, an existing file keeps its
     /// mode [default: standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+
+    /// Title of the page [default: the name of the warehouse]
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+
+    /// Only answers from this moment on, with the period before for comparison: 2026-01-31, 2026-01, 7d, yesterday,
+    /// RFC 3339 or epoch milliseconds
+    #[arg(long, value_name = "DATE", value_parser = parse_moment, help_heading = "Selection")]
+    from: Option<i64>,
+
+    /// Only answers before this moment
+    #[arg(long, value_name = "DATE", value_parser = parse_moment, help_heading = "Selection")]
+    to: Option<i64>,
+
+    /// Only answers and themes of this survey, repeatable; 'all' shows each survey, also those with few answers
+    #[arg(long = "survey", visible_alias = "study", value_name = "ID|all", value_parser = parse_survey, help_heading = "Selection")]
+    surveys: Vec<SurveyChoice>,
+
+    /// Also show each question by segment: browser, os, language, url_path, triggering_event, attribute:NAME,
+    /// metadata:KEY
+    #[arg(long, value_name = "SEGMENT", value_parser = parse_segment)]
+    by: Option<String>,
+
+    /// Also show this many of the newest answers to each open question. They may name persons
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=i64::from(VERBATIMS_MAX)))]
+    verbatims: u32,
 
     /// Days in the daily chart and in the maps of days
     #[arg(long, value_name = "N", default_value_t = DAYS_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=i64::from(DAYS_MAX)))]
@@ -48,14 +78,43 @@ pub(super) struct ReportArgs {
 
     #[command(flatten)]
     locations: LocationArgs,
+}
 
-    #[command(flatten)]
-    surveys: SurveyArgs,
+/// A value of `--survey`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SurveyChoice {
+    All,
+    Id(i64),
+}
+
+fn parse_survey(text: &str) -> Result<SurveyChoice, String> {
+    match (text, text.parse()) {
+        ("all", _) => Ok(SurveyChoice::All),
+        (_, Ok(id)) => Ok(SurveyChoice::Id(id)),
+        _ => Err("name the number of a survey, or 'all'".to_owned()),
+    }
+}
+
+/// Checks the name of a segment, which is an argument of the macro `answer_segments`.
+fn parse_segment(text: &str) -> Result<String, String> {
+    let has_name = |prefix| text.strip_prefix(prefix).is_some_and(|name: &str| !name.is_empty());
+    match text {
+        "browser" | "os" | "language" | "url_path" | "triggering_event" => Ok(text.to_owned()),
+        _ if has_name("attribute:") || has_name("metadata:") => Ok(text.to_owned()),
+        _ => Err("name browser, os, language, url_path, triggering_event, attribute:NAME or metadata:KEY".to_owned()),
+    }
 }
 
 /// Makes the page and writes it to a file or to standard output. Fails if standard output is a terminal.
 pub(super) fn run(args: &ReportArgs, context: Context) -> Result<u8, CommandError> {
-    let settings = args.locations.settings(&context).surveys(&args.surveys).build()?;
+    check_range(args.from, args.to)?;
+    let ids = args.surveys.iter().filter_map(|choice| match choice {
+        SurveyChoice::All => None,
+        SurveyChoice::Id(id) => Some(*id),
+    });
+    let shows_all_surveys = args.surveys.contains(&SurveyChoice::All);
+    let surveys = SurveyArgs { surveys: ids.filter(|_| !shows_all_surveys).collect() };
+    let settings = args.locations.settings(&context).surveys(&surveys).build()?;
     settings.require_warehouse()?;
     if args.out.is_none() && context.printer.is_terminal() {
         let what = "the page is not for a terminal: name a file with --out report.html, or redirect the output";
@@ -65,9 +124,14 @@ pub(super) fn run(args: &ReportArgs, context: Context) -> Result<u8, CommandErro
     let state = checkpoints(&settings)?;
     let report_settings = ReportSettings {
         warehouse: file_name(settings.warehouse.paths.values().next().map(PathBuf::as_path)),
+        title: args.title.clone(),
         made_ms: clock::now_ms(),
         days: args.days,
+        answers: AnswerRange { from_ms: args.from, to_ms: args.to },
         surveys: settings.surveys.clone(),
+        shows_all_surveys,
+        verbatims: args.verbatims,
+        segment: args.by.clone(),
         changes: args.since.map(|since_ms| between(since_ms, None)).transpose()?,
     };
     let page = report::make(&mut reader, state.as_ref(), &report_settings).map_err(|error| match error {

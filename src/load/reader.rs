@@ -5,6 +5,7 @@
 //! names the process. A run cannot write a DuckDB file that a reader has open, so the reader should be closed after the
 //! query.
 
+mod answer_range;
 mod columns;
 mod pivot;
 mod script;
@@ -26,6 +27,7 @@ use super::{
     parquet_views::ParquetViews,
 };
 use crate::{model::WarehousePaths, schema::quote_text};
+pub use answer_range::AnswerRange;
 pub use columns::{RowFormat, RowsQuery};
 pub use script::{in_place, statements};
 use seal::check_reads_only;
@@ -58,6 +60,8 @@ pub struct Reader {
     limits: ReaderLimits,
     /// The warehouses to open again; `None` if the engine uses one thread.
     reopening: Option<WarehousePaths>,
+    /// The answers that statements of [`Reader::stream`] see.
+    answers: AnswerRange,
     /// Dropped after the connection, because fields are dropped in their order.
     attached: Vec<Attached>,
 }
@@ -121,7 +125,12 @@ impl Reader {
         let seal = "SET enable_external_access = false; SET lock_configuration = true";
         let sealed = format!("SET allowed_directories = [{}]; {seal}", folders.join(", "));
         connection.execute_batch(&sealed).map_err(failed)?;
-        Ok(Reader { connection, limits, reopening: None, attached })
+        Ok(Reader { connection, limits, reopening: None, answers: AnswerRange::default(), attached })
+    }
+
+    /// Narrows the views of answers to a range, in the statements of [`Reader::stream`] from now on.
+    pub fn narrow(&mut self, answers: AnswerRange) {
+        self.answers = answers;
     }
 
     /// Returns how many rows of this size a caller may collect.
@@ -184,8 +193,9 @@ impl Reader {
         rows_max: usize,
         take: impl FnMut(RecordBatch) -> Result<(), E>,
     ) -> Result<Streamed, E> {
-        check_reads_only(&self.connection, sql)?;
-        self.run(sql, rows_max, take)
+        let sql = self.answers.over(sql);
+        check_reads_only(&self.connection, &sql)?;
+        self.run(&sql, rows_max, take)
     }
 
     /// Creates the views over Parquet files that a statement names, and plans it. If that fails, the statement may name
@@ -227,7 +237,7 @@ impl Reader {
         }
         let Some(paths) = self.reopening.take() else { return streamed? };
         tracing::debug!("the engine ran out of memory: the query runs again with one thread");
-        *self = Reader::open_engine(&paths, self.limits, Some(1))?;
+        *self = Reader { answers: self.answers, ..Reader::open_engine(&paths, self.limits, Some(1))? };
         self.run_once(sql, rows_max, &mut take)?
     }
 
