@@ -1,22 +1,28 @@
 //! `studysync report`: writes an HTML page about the warehouse.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use clap::Args;
+use clap::{Args, FromArgMatches};
 
 use crate::{
     clock,
     config::Settings,
     files::Access,
     load::AnswerRange,
+    pipeline::chain,
     report::{self, DAYS_DEFAULT, DAYS_MAX, ReportError, ReportSettings, VERBATIMS_MAX},
+    serve::WriteReport,
     state::{State, StateError},
 };
 
 use super::{
     CommandError, Context,
     flags::{LocationArgs, SurveyArgs, between, check_range, parse_moment},
-    printer::write_to,
+    printer::{Printer, write_to},
     warehouse::open_for_surveys,
 };
 
@@ -107,21 +113,70 @@ fn parse_segment(text: &str) -> Result<String, String> {
 
 /// Makes the page and writes it to a file or to standard output. Fails if standard output is a terminal.
 pub(super) fn run(args: &ReportArgs, context: Context) -> Result<u8, CommandError> {
-    check_range(args.from, args.to)?;
-    let ids = args.surveys.iter().filter_map(|choice| match choice {
-        SurveyChoice::All => None,
-        SurveyChoice::Id(id) => Some(*id),
-    });
-    let shows_all_surveys = args.surveys.contains(&SurveyChoice::All);
-    let surveys = SurveyArgs { surveys: ids.filter(|_| !shows_all_surveys).collect() };
-    let settings = args.locations.settings(&context).surveys(&surveys).build()?;
+    let (surveys, _) = args.surveys();
+    let settings = args.locations.settings(&context).surveys(&SurveyArgs { surveys }).build()?;
     settings.require_warehouse()?;
     if args.out.is_none() && context.printer.is_terminal() {
         let what = "the page is not for a terminal: name a file with --out report.html, or redirect the output";
         return Err(CommandError::Usage(what.to_owned()));
     }
-    let mut reader = open_for_surveys(&settings, "report")?;
-    let state = checkpoints(&settings)?;
+    write(args, &settings, args.out.as_deref(), &context.printer)?;
+    Ok(0)
+}
+
+/// Returns what writes the report of `[serve] report`; `None` if none is configured.
+///
+/// # Errors
+/// The flags are not those of a report.
+pub(super) fn scheduled(settings: &Settings) -> Result<Option<WriteReport>, CommandError> {
+    let Some(report) = settings.serve.report.clone() else { return Ok(None) };
+    parse_flags(&report.flags)?;
+    let settings = settings.clone();
+    let write_report = move || {
+        // A moment such as 7d is parsed for each report.
+        let args = parse_flags(&report.flags)?;
+        let settings = Settings { surveys: args.surveys().0, ..settings.clone() };
+        write(&args, &settings, Some(&report.path), &Printer::stdout())
+    };
+    Ok(Some(Arc::new(move || write_report().map_err(|error| chain(&error)))))
+}
+
+/// Parses `[serve] report_flags`.
+fn parse_flags(flags: &[String]) -> Result<ReportArgs, CommandError> {
+    let command = ReportArgs::augment_args(clap::Command::new("report_flags").no_binary_name(true));
+    let parsed = command.try_get_matches_from(flags).and_then(|matches| ReportArgs::from_arg_matches(&matches));
+    let args = parsed.map_err(|error| {
+        let first = error.to_string().lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        CommandError::Usage(format!("[serve] report_flags: {first}"))
+    })?;
+    match args.out {
+        Some(_) => {
+            Err(CommandError::Usage("[serve] report_flags: the file is named by report, not by --out".to_owned()))
+        }
+        None => Ok(args),
+    }
+}
+
+impl ReportArgs {
+    /// Returns the numbers of the surveys, in order, and whether all surveys are shown.
+    fn surveys(&self) -> (Vec<i64>, bool) {
+        if self.surveys.contains(&SurveyChoice::All) {
+            return (Vec::new(), true);
+        }
+        let id = |choice: &SurveyChoice| match choice {
+            SurveyChoice::All => None,
+            SurveyChoice::Id(id) => Some(*id),
+        };
+        let ids: BTreeSet<i64> = self.surveys.iter().filter_map(id).collect();
+        (ids.into_iter().collect(), false)
+    }
+}
+
+/// Makes the page and writes it to a file, or to standard output if there is none.
+fn write(args: &ReportArgs, settings: &Settings, out: Option<&Path>, printer: &Printer) -> Result<(), CommandError> {
+    check_range(args.from, args.to)?;
+    let mut reader = open_for_surveys(settings, "report")?;
+    let state = checkpoints(settings)?;
     let report_settings = ReportSettings {
         warehouse: file_name(settings.warehouse.paths.values().next().map(PathBuf::as_path)),
         title: args.title.clone(),
@@ -129,7 +184,7 @@ pub(super) fn run(args: &ReportArgs, context: Context) -> Result<u8, CommandErro
         days: args.days,
         answers: AnswerRange { from_ms: args.from, to_ms: args.to },
         surveys: settings.surveys.clone(),
-        shows_all_surveys,
+        shows_all_surveys: args.surveys().1,
         verbatims: args.verbatims,
         segment: args.by.clone(),
         changes: args.since.map(|since_ms| between(since_ms, None)).transpose()?,
@@ -140,8 +195,7 @@ pub(super) fn run(args: &ReportArgs, context: Context) -> Result<u8, CommandErro
         error @ ReportError::Draw(_) => CommandError::Refused(error.to_string()),
     })?;
     drop(reader);
-    write_to(args.out.as_deref(), Access::Usual, &context.printer, |out| Ok(out.write_all(page.as_bytes())?))?;
-    Ok(0)
+    write_to(out, Access::Usual, printer, |out| Ok(out.write_all(page.as_bytes())?))
 }
 
 /// Opens the checkpoints. Returns `None` if they are missing or damaged, so that the report uses the ledger.
