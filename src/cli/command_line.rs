@@ -10,8 +10,8 @@ use clap::{
 use crate::model::WarehouseKind;
 
 use super::{
-    check, completions, config, demo, diff, erase, exit, forget, health, init, person, plan, printer::write_stderr,
-    query, rebind, replay, report, sandbox, schema, serve, status, sync, users, verify,
+    check, completions, config, demo, diff, erase, exit, forget, health, init, person, plan, query, rebind, replay,
+    report, sandbox, schema, serve, status, sync, users, verify,
 };
 
 /// Keeps a warehouse in step with a study feedback service.

@@ -34,7 +34,7 @@ pub use paths::ArchiveChoice;
 pub use recordings::RecordingsSettings;
 pub use resolve::resolve;
 pub use secret::SecretSource;
-pub use serve::{MaxLag, ServeSettings};
+pub use serve::{MaxLag, ScheduledReport, ServeSettings};
 pub use setting_variables::private_variables;
 pub use settings::{
     AuthChoice, FIRST_SYNC_DAYS, MetricsSettings, Overrides, ServiceSettings, Settings, StreamSettings,

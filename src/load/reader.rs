@@ -4,6 +4,7 @@
 //! While a run writes the DuckDB file, opening a reader reads the copy for readers, waits, or fails, as [`WhileLocked`]
 //! says. A run cannot write a DuckDB file that a reader has open, so the reader should be closed after the query.
 
+mod answer_range;
 mod columns;
 mod pivot;
 mod script;
@@ -35,6 +36,7 @@ use crate::{
     model::{WarehouseKind, WarehousePaths, format_ms},
     schema::quote_text,
 };
+pub use answer_range::AnswerRange;
 pub use columns::{RowFormat, RowsQuery};
 pub use script::{in_place, statements};
 use seal::check_reads_only;
@@ -69,6 +71,8 @@ pub struct Reader {
     /// The warehouses to open again, and how long to wait for them; `None` if the engine uses one thread.
     reopening: Option<(WarehousePaths, LockPatience)>,
     zoned: ZonedViews,
+    /// The answers that statements of [`Reader::stream`] see.
+    answers: AnswerRange,
     /// Dropped after the connection, because fields are dropped in their order.
     attached: Vec<Attached>,
 }
@@ -165,7 +169,12 @@ impl Reader {
         let seal = "SET enable_external_access = false; SET lock_configuration = true";
         let sealed = format!("SET allowed_directories = [{}]; {seal}", folders.join(", "));
         connection.execute_batch(&sealed).map_err(failed)?;
-        Ok(Reader { connection, limits, reopening: None, zoned, attached })
+        Ok(Reader { connection, limits, reopening: None, zoned, answers: AnswerRange::default(), attached })
+    }
+
+    /// Narrows the views of answers to a range, in the statements of [`Reader::stream`] from now on.
+    pub fn narrow(&mut self, answers: AnswerRange) {
+        self.answers = answers;
     }
 
     /// Returns how many rows of this size a caller may collect.
@@ -228,8 +237,9 @@ impl Reader {
         rows_max: usize,
         take: impl FnMut(RecordBatch) -> Result<(), E>,
     ) -> Result<Streamed, E> {
-        check_reads_only(&self.connection, sql)?;
-        self.run(sql, rows_max, take)
+        let sql = self.answers.over(sql);
+        check_reads_only(&self.connection, &sql)?;
+        self.run(&sql, rows_max, take)
     }
 
     /// Creates the views over Parquet files that a statement names, and plans it. If that fails, the statement may name
@@ -276,7 +286,8 @@ impl Reader {
         self.connection = Connection::open_in_memory().map_err(LoadError::engine("close the warehouse"))?;
         self.attached.clear();
         let while_locked = WhileLocked { copy: None, patience };
-        *self = Reader::open_engine(&mut paths, self.limits, Some(1), &while_locked)?;
+        let reopened = Reader::open_engine(&mut paths, self.limits, Some(1), &while_locked)?;
+        *self = Reader { answers: self.answers, ..reopened };
         self.run_once(sql, rows_max, &mut take)?
     }
 

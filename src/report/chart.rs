@@ -78,8 +78,8 @@ pub(super) fn answers_per_day(days: &[Day], size: Size) -> Result<Drawing, Repor
     })
 }
 
-/// Draws the NPS by week or month with its 95 % band. Periods without answers are gaps. The point of an unfinished
-/// period is hollow, and no line leads to it. Without periods the drawing is empty.
+/// Draws the NPS by week or month with its 95 % band. Periods without answers are gaps. The point of a period
+/// that is not whole is hollow, and no line leads to it. Without periods the drawing is empty.
 pub(super) fn nps_over_time(periods: &[NpsPeriod], size: Size) -> Result<Drawing, ReportError> {
     let (Some(first), Some(last)) = (periods.first(), periods.last()) else { return draw(size, |_| Ok(())) };
     let ends = |one: &NpsPeriod| [one.nps, one.low.unwrap_or(one.nps), one.high.unwrap_or(one.nps)];
@@ -87,9 +87,9 @@ pub(super) fn nps_over_time(periods: &[NpsPeriod], size: Size) -> Result<Drawing
     let highest = periods.iter().flat_map(ends).fold(f64::NEG_INFINITY, f64::max);
     let bottom = ((lowest / NPS_STEP).floor() * NPS_STEP).clamp(-100.0, 100.0 - NPS_STEP);
     let top = ((highest / NPS_STEP).ceil() * NPS_STEP).clamp(bottom + NPS_STEP, 100.0);
-    let (finished, unfinished): (Vec<&NpsPeriod>, Vec<&NpsPeriod>) = periods.iter().partition(|one| !one.is_unfinished);
-    let mut runs: Vec<&[&NpsPeriod]> = finished.chunk_by(|one, next| next.first_day == one.last_day + 1).collect();
-    runs.extend(unfinished.chunks(1));
+    let (whole, parts): (Vec<&NpsPeriod>, Vec<&NpsPeriod>) = periods.iter().partition(|one| one.missing.is_none());
+    let mut runs: Vec<&[&NpsPeriod]> = whole.chunk_by(|one, next| next.first_day == one.last_day + 1).collect();
+    runs.extend(parts.chunks(1));
     draw(size, |area| {
         let axis = DayAxis::new(first.first_day, last.last_day, size.pixels().0);
         let (left, right) = (first.first_day as f64, (last.last_day + 1) as f64);
@@ -103,7 +103,7 @@ pub(super) fn nps_over_time(periods: &[NpsPeriod], size: Size) -> Result<Drawing
         for run in &runs {
             let points: Vec<(f64, f64)> = run.iter().map(|one| (middle(one), one.nps)).collect();
             chart.draw_series([PathElement::new(points.clone(), line(FIRST, 2))])?;
-            let is_hollow = run.iter().any(|one| one.is_unfinished);
+            let is_hollow = run.iter().any(|one| one.missing.is_some());
             let style = if is_hollow { line(FIRST, 2) } else { ShapeStyle::from(&FIRST).filled() };
             let circle = |point| Circle::new(point, (3 * UNITS_PER_PIXEL) as i32, style);
             chart.draw_series(points.into_iter().map(circle))?;

@@ -10,7 +10,7 @@ use super::{
     rows::{Key, Row, count, day_number, key, query},
 };
 use crate::{
-    load::{LoadError, Reader},
+    load::{AnswerRange, LoadError, Reader},
     model::DAY_MS,
 };
 
@@ -56,8 +56,8 @@ pub(super) struct NpsPeriod {
     /// The lower end of the 95 % band; `None` for a single answer.
     pub low: Option<f64>,
     pub high: Option<f64>,
-    /// True if answers of the period may be missing, because it ends after the last moment that was read.
-    pub is_unfinished: bool,
+    /// Why answers of the period may be missing: `unfinished`, or `begins earlier`; `None` for a whole period.
+    pub missing: Option<&'static str>,
 }
 
 /// The newest periods with answers, in order.
@@ -70,24 +70,24 @@ pub(super) struct NpsPeriods {
 }
 
 impl NpsPeriods {
-    /// Returns the last finished period; if none is finished, the last one.
+    /// Returns the last whole period; if none is whole, the last one.
     pub fn headline(&self) -> Option<&NpsPeriod> {
-        self.shown.iter().rfind(|period| !period.is_unfinished).or(self.shown.last())
+        self.shown.iter().rfind(|period| period.missing.is_none()).or(self.shown.last())
     }
 
-    /// Returns true if the finished weeks have so few answers that months are shown.
+    /// Returns true if the whole weeks have so few answers that months are shown.
     fn has_few_answers(&self) -> bool {
-        let finished: Vec<i64> =
-            self.shown.iter().filter(|week| !week.is_unfinished).map(|week| week.responses).collect();
-        finished.iter().sum::<i64>() < ANSWERS_OF_WEEK_MIN * count(finished.len())
+        let whole: Vec<i64> =
+            self.shown.iter().filter(|week| week.missing.is_none()).map(|week| week.responses).collect();
+        whole.iter().sum::<i64>() < ANSWERS_OF_WEEK_MIN * count(whole.len())
     }
 }
 
-/// Reads the NPS over all surveys. Answers are known up to `until_ms`.
-pub(super) fn of_all(reader: &mut Reader, until_ms: i64) -> Result<NpsPeriods, LoadError> {
+/// Reads the NPS over all surveys. All answers of the range `known` are there.
+pub(super) fn of_all(reader: &mut Reader, known: AnswerRange) -> Result<NpsPeriods, LoadError> {
     let mut read = |period: Period| {
         let sql = sql(period, "nps_by_", "", "", "true");
-        let found = query(reader, &sql, |row| (row.count("periods"), nps_period(row, until_ms)))?;
+        let found = query(reader, &sql, |row| (row.count("periods"), nps_period(row, known)))?;
         let all = found.first().map_or(0, |(periods, _)| *periods);
         let shown: Vec<NpsPeriod> = found.into_iter().map(|(_, period)| period).collect();
         Ok(NpsPeriods { period, earlier: all - count(shown.len()), shown })
@@ -96,16 +96,17 @@ pub(super) fn of_all(reader: &mut Reader, until_ms: i64) -> Result<NpsPeriods, L
     if weeks.has_few_answers() { read(Period::Month) } else { Ok(weeks) }
 }
 
-/// Reads the NPS of each question. `of` is a SQL predicate for the surveys of the report.
+/// Reads the NPS of each question. `of` is a SQL predicate for the surveys of the report. All answers of the
+/// range `known` are there.
 pub(super) fn per_question(
     reader: &mut Reader,
     of: &str,
-    until_ms: i64,
+    known: AnswerRange,
 ) -> Result<BTreeMap<Key, NpsPeriods>, LoadError> {
     let mut read = |period: Period| {
         let sql = sql(period, "nps_by_", "_per_question", "survey_id, question_id, ", of);
         let mut found: BTreeMap<Key, NpsPeriods> = BTreeMap::new();
-        let make = |row: Row<'_>| (key(row), row.count("periods"), nps_period(row, until_ms));
+        let make = |row: Row<'_>| (key(row), row.count("periods"), nps_period(row, known));
         for (key, all, one) in query(reader, &sql, make)? {
             let periods = found.entry(key).or_insert_with(|| NpsPeriods { period, ..NpsPeriods::default() });
             periods.shown.push(one);
@@ -145,10 +146,10 @@ fn sql(period: Period, before: &str, after: &str, keys: &str, of: &str) -> Strin
     )
 }
 
-fn nps_period(row: Row<'_>, until_ms: i64) -> NpsPeriod {
-    let last_day = row.count("last_day");
+fn nps_period(row: Row<'_>, known: AnswerRange) -> NpsPeriod {
+    let (first_day, last_day) = (row.count("first_day"), row.count("last_day"));
     NpsPeriod {
-        first_day: row.count("first_day"),
+        first_day,
         last_day,
         responses: row.count("responses"),
         promoters: row.count("promoters"),
@@ -157,6 +158,12 @@ fn nps_period(row: Row<'_>, until_ms: i64) -> NpsPeriod {
         nps: row.number("nps").unwrap_or(0.0),
         low: row.number("nps_low"),
         high: row.number("nps_high"),
-        is_unfinished: last_day.saturating_add(1).saturating_mul(DAY_MS) > until_ms,
+        missing: match known {
+            _ if last_day.saturating_add(1).saturating_mul(DAY_MS) > known.to_ms.unwrap_or(i64::MAX) => {
+                Some("unfinished")
+            }
+            _ if first_day.saturating_mul(DAY_MS) < known.from_ms.unwrap_or(i64::MIN) => Some("begins earlier"),
+            _ => None,
+        },
     }
 }

@@ -5,14 +5,15 @@ use super::{
     ReportError, ReportSettings,
     changes::{self, Changes},
     coverage::{self, Coverage},
-    limits::{RUNS_MAX, THEMES_MAX, TREND_WEEKS_MAX},
+    limits::{DAYS_MAX, RUNS_MAX, THEMES_MAX, TREND_WEEKS_MAX},
     nps::{self, NpsPeriods},
     rows::{Row, count, day_number, query, shortened, survey_filter},
+    settings::Shown,
     surveys::{self, Surveys},
     untrusted::untrusted,
 };
 use crate::{
-    load::{LoadError, Reader},
+    load::{AnswerRange, LoadError, Reader},
     model::{StoredReport, TimeParts, Untrusted},
     state::State,
 };
@@ -25,6 +26,8 @@ pub(super) struct ReportData {
     pub nps: Option<NpsPeriods>,
     pub surveys: Surveys,
     pub themes: Themes,
+    /// The period before with its totals; `None` for a report without a beginning.
+    pub before: Option<(AnswerRange, Totals)>,
     pub coverage: Coverage,
     /// What is known against the data, of all surveys.
     pub untrusted: Vec<Untrusted>,
@@ -92,14 +95,25 @@ pub(super) fn read(
     settings: &ReportSettings,
 ) -> Result<ReportData, ReportError> {
     let of = survey_filter(&settings.surveys);
+    reader.narrow(settings.answers);
     let totals = totals(reader, &of)?;
     let coverage = coverage::coverage(reader, state, totals.base_url.as_deref(), settings.days)?;
-    let until_ms = coverage.answers_until_ms.unwrap_or(settings.made_ms);
+    let read_until_ms = coverage.answers_until_ms.unwrap_or(settings.made_ms);
+    let to_ms = settings.answers.to_ms.map_or(read_until_ms, |to_ms| to_ms.min(read_until_ms));
+    let known = AnswerRange { to_ms: Some(to_ms), ..settings.answers };
+    let before = AnswerRange { to_ms: settings.answers.to_ms.or(known.to_ms), ..settings.answers }.before();
+    let shown = Shown { report: settings, known, before };
+    let days_max = if settings.answers.from_ms.is_some() { DAYS_MAX } else { settings.days };
+    let (days, nps) = (days(reader, &of, days_max)?, settings.surveys.is_empty().then(|| nps::of_all(reader, known)));
+    let (surveys, themes) = (surveys::surveys(reader, &of, &shown)?, themes(reader, &of)?);
+    let before = before.map(|range| totals_before(reader, &of, range)).transpose()?;
+    reader.narrow(AnswerRange::default());
     Ok(ReportData {
-        days: days(reader, &of, settings.days)?,
-        nps: settings.surveys.is_empty().then(|| nps::of_all(reader, until_ms)).transpose()?,
-        surveys: surveys::surveys(reader, &of, until_ms)?,
-        themes: themes(reader, &of)?,
+        days,
+        nps: nps.transpose()?,
+        surveys,
+        themes,
+        before,
         coverage,
         untrusted: untrusted(reader)?,
         time_zone: time_zone(reader),
@@ -138,6 +152,12 @@ fn totals(reader: &mut Reader, of: &str) -> Result<Totals, LoadError> {
         last_day: row.integer("last_day"),
     };
     Ok(query(reader, &sql, make)?.pop().unwrap_or_default())
+}
+
+/// Reads the totals of the period before.
+fn totals_before(reader: &mut Reader, of: &str, range: AnswerRange) -> Result<(AnswerRange, Totals), LoadError> {
+    reader.narrow(range);
+    Ok((range, totals(reader, of)?))
 }
 
 /// Reads the answers per day, of the `days_max` days up to the last day with answers. `of` is a SQL predicate for the

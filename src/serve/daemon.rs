@@ -20,8 +20,8 @@ use crate::{
 };
 
 use super::{
-    Counter, DueJobs, Job, JobDelays, JobOutcome, Schedule, ServeError, ServeState, monitoring::health_rules,
-    notifier::Notifier, serve_state::RunningJob,
+    Counter, DueJobs, Job, JobDelays, JobOutcome, Schedule, ServeError, ServeState, WriteReport,
+    monitoring::health_rules, notifier::Notifier, report_job::ReportJob, serve_state::RunningJob,
 };
 
 /// The longest sleep. Sleeps are short because the wall clock may jump.
@@ -55,6 +55,8 @@ pub struct Daemon {
     notifier: Notifier,
     /// True if the key is tested before the first job.
     tests_key: bool,
+    /// `None` if no report is written by a schedule.
+    report: Option<ReportJob>,
 }
 
 impl Daemon {
@@ -95,6 +97,7 @@ impl Daemon {
             published_ms: now_ms,
             has_unpublished: false,
             tests_key: false,
+            report: None,
         })
     }
 
@@ -102,6 +105,15 @@ impl Daemon {
     #[must_use]
     pub fn with_key_test(self) -> Daemon {
         Daemon { tests_key: true, ..self }
+    }
+
+    /// Writes the report of the configuration by its schedule, with `write`.
+    ///
+    /// # Errors
+    /// `ReportSchedule` or `Zone`.
+    pub fn with_report(mut self, write: WriteReport) -> Result<Daemon, ServeError> {
+        self.report = ReportJob::new(&self.settings.serve, Some(write), self.system.clock.now_ms())?;
+        Ok(self)
     }
 
     /// Does jobs until `stop` is cancelled. A current run then ends in order, and can be resumed.
@@ -134,8 +146,12 @@ impl Daemon {
                 if self.has_unpublished {
                     self.jobs.flush_by(self.published_ms.min(ended_ms) + PUBLISH_EVERY_MS);
                 }
+            } else if self.report.as_ref().and_then(ReportJob::due_ms).is_some_and(|due_ms| due_ms <= now_ms) {
+                self.write_report(now_ms).await;
             } else {
-                let wait_ms = next.map_or(i64::MAX, |(due_ms, _)| due_ms - now_ms);
+                let report_ms = self.report.as_ref().and_then(ReportJob::due_ms);
+                let next_ms = next.map(|(due_ms, _)| due_ms).into_iter().chain(report_ms).min();
+                let wait_ms = next_ms.map_or(i64::MAX, |due_ms| due_ms - now_ms);
                 let wait = Duration::from_millis(wait_ms.unsigned_abs()).min(SLEEP_MAX);
                 tokio::select! {
                     () = stop.cancelled() => break,
@@ -275,6 +291,23 @@ impl Daemon {
             self.state.count(Counter::RunsFailed, 1);
         }
         job
+    }
+
+    /// Writes the report, and notifies with its path. If it cannot be written, it is tried again later.
+    async fn write_report(&mut self, now_ms: i64) {
+        let Some(report) = &mut self.report else { return };
+        self.state.update_status(|status| {
+            status.running = Some(RunningJob { command: "report", since_ms: now_ms });
+        });
+        let written = report.write(now_ms).await;
+        self.state.update_status(|status| status.running = None);
+        match written {
+            Ok(path) => {
+                tracing::info!(path = %path.display(), "wrote the report");
+                self.notifier.report_written(path, self.system.clock.now_ms());
+            }
+            Err(why) => tracing::error!(why, "cannot write the report; it is tried again"),
+        }
     }
 
     /// Writes the deliveries of the inbox to the warehouses. If the last publication is at least [`PUBLISH_EVERY_MS`]

@@ -55,7 +55,7 @@ impl Counter {
 /// The current job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunningJob {
-    /// `sync`, `wake` or `flush`.
+    /// `sync`, `wake`, `flush` or `report`.
     pub command: &'static str,
     pub since_ms: i64,
 }

@@ -15,7 +15,7 @@ use crate::{
 };
 
 use super::{
-    Daemon, DeliveryQueue, HealthMonitor, ServeError, ServeState, Storage,
+    Daemon, DeliveryQueue, HealthMonitor, ServeError, ServeState, Storage, WriteReport,
     changing_secret::ChangingSecret,
     connections::serve_connections,
     receiver::{Receiver, router},
@@ -57,6 +57,15 @@ impl Server {
         let port = listener.local_addr().map_err(unusable)?.port();
         let access = access.map(|access| access.with_cookie_of(port, &installation));
         Ok(Server { listener, receiver, monitor, daemon, access, _lock: lock })
+    }
+
+    /// Writes the report of the configuration by its schedule, with `write`.
+    ///
+    /// # Errors
+    /// `ReportSchedule` or `Zone`.
+    pub fn with_report(mut self, write: WriteReport) -> Result<Server, ServeError> {
+        self.daemon = self.daemon.with_report(write)?;
+        Ok(self)
     }
 
     /// Returns the address that the server listens on.

@@ -71,7 +71,7 @@ fn scope(coverage: &ScopeCoverage, days: Option<(i64, i64)>) -> Markup {
             }
             details {
                 summary { "The intervals" }
-                div.scroll tabindex="0" role="region" aria-label={ "Intervals of " (name) } {
+                div.scroll tabindex="0" role="group" aria-label={ "Intervals of " (name) } {
                     table data-coverage=(name) {
                         caption { "Intervals of creation time, without their end" }
                         thead { tr { th scope="col" { "From" } th scope="col" { "To" } th scope="col" { "State" } } }

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::elements::{
-    bar, chart, counted, decimal, grouped, left_out, nothing, numbers, section, service_text_or, table,
+    bar, chart, counted, decimal, grouped, left_out, nothing, numbers, section, service_text_or, table, values,
 };
 use crate::report::{
     ReportError,
@@ -11,7 +11,7 @@ use crate::report::{
     coverage::Coverage,
     format::day_text,
     nps::{ANSWERS_OF_WEEK_MIN, NpsPeriods, Period},
-    report_data::{Days, ReportData, Themes},
+    report_data::{Day, Days, ReportData, Themes, Totals},
     rows::count,
 };
 
@@ -19,15 +19,21 @@ use crate::report::{
 pub(super) fn tiles(data: &ReportData) -> Markup {
     let totals = &data.totals;
     let nps = data.nps.as_ref().and_then(|nps| Some((nps.period, nps.headline()?)));
+    let before = |count: fn(&Totals) -> i64| {
+        html! {
+            @if let Some((_, totals)) = &data.before { "period before: " (grouped(count(totals))) br; }
+        }
+    };
     html! {
-        dl.tiles {
+        dl.tiles #totals {
             (tile("Answers", html! { (grouped(totals.answers)) }, html! {
+                (before(|before| before.answers))
                 @if let (Some(first), Some(last)) = (totals.first_day, totals.last_day) { (day(first)) " to " (day(last)) }
                 @else { "none yet" }
             }))
-            (tile("Sessions", html! { (grouped(totals.sessions)) }, html! { "in " (counted(totals.surveys_answered, "survey")) }))
+            (tile("Sessions", html! { (grouped(totals.sessions)) }, html! { (before(|before| before.sessions)) "in " (counted(totals.surveys_answered, "survey")) }))
             @if let Some((period, one)) = nps {
-                @let name = match one.is_unfinished {
+                @let name = match one.missing.is_some() {
                     true => format!("NPS, {} so far", period.name()),
                     false => format!("NPS, last full {}", period.name()),
                 };
@@ -86,14 +92,46 @@ pub(super) fn answers(days: &Days) -> Result<Markup, ReportError> {
         "answers",
         html! {
             figure {
-                (chart(&answers_per_day(&days.days, Size::Wide)?, "answers-wide", "wide", &title, &describe))
-                (chart(&answers_per_day(&days.days, Size::Narrow)?, "answers-narrow", "narrow", &title, &describe))
+                div.plot {
+                    (chart(&answers_per_day(&days.days, Size::Wide)?, "answers-wide", "wide", &title, &describe))
+                    (chart(&answers_per_day(&days.days, Size::Narrow)?, "answers-narrow", "narrow", &title, &describe))
+                    (values("answers-values", "", "Answers per day", &day_values(&days.days)))
+                }
                 figcaption { span.key.a {} " answered " span.key.b {} " skipped" }
             }
             (left_out(days.earlier, "earlier day", " with answers (--days shows more)"))
             (numbers("daily_breakdown", "Answers per day", &["Day", "Answered", "Skipped", "Answers"], rows))
         },
     ))
+}
+
+/// Returns the text of each day from the first to the last; `None` for a day without answers.
+fn day_values(days: &[Day]) -> Vec<Option<String>> {
+    let mut values = Vec::new();
+    for (index, day) in days.iter().enumerate() {
+        let gap = index.checked_sub(1).and_then(|before| days.get(before)).map_or(0, |before| day.day - before.day - 1);
+        values.extend((0..gap).map(|_| None));
+        let (answered, skipped) = (grouped(day.answered), grouped(day.skipped));
+        values.push(Some(format!("{}: {answered} answered, {skipped} skipped", day_text(day.day))));
+    }
+    values
+}
+
+/// Returns the text of each period from the first to the last; `None` for a period without answers.
+fn nps_values(nps: &NpsPeriods) -> Vec<Option<String>> {
+    let mut values = Vec::new();
+    for (index, one) in nps.shown.iter().enumerate() {
+        let before = index.checked_sub(1).and_then(|before| nps.shown.get(before));
+        let gap_days = before.map_or(0, |before| one.first_day - before.last_day - 1);
+        // A gap of months has at least 28 days for each month, and fewer than 31.
+        let gap = if nps.period == Period::Week { gap_days / 7 } else { (gap_days + 15) / 30 };
+        values.extend((0..gap).map(|_| None));
+        let (band, answers) = (band(one.low.zip(one.high)), counted(one.responses, "answer"));
+        let missing = one.missing.map(|why| format!(", {why}")).unwrap_or_default();
+        let day = day_text(one.first_day);
+        values.push(Some(format!("{day}: NPS {}, {band}, {answers}{missing}", decimal(one.nps))));
+    }
+    values
 }
 
 /// Renders the section of NPS over time. `None` if the report is about some surveys only.
@@ -124,7 +162,9 @@ pub(super) fn nps_notes(nps: &NpsPeriods) -> Markup {
         @if nps.period == Period::Month {
             "Months are shown, because weeks have fewer than " (ANSWERS_OF_WEEK_MIN) " answers on average. "
         }
-        @if nps.shown.iter().any(|one| one.is_unfinished) { "The hollow point is an unfinished " (nps.period.name()) "." }
+        @if nps.shown.iter().any(|one| one.missing.is_some()) {
+            "A hollow point is a " (nps.period.name()) " that is not finished or not whole in this report."
+        }
     }
 }
 
@@ -132,7 +172,7 @@ pub(super) fn nps_notes(nps: &NpsPeriods) -> Markup {
 pub(super) fn nps_chart(nps: &NpsPeriods, id: &str, title: &str, sizes: &[Size]) -> Result<Markup, ReportError> {
     let name = nps.period.name();
     let last = nps.headline().map(|one| {
-        let what = if one.is_unfinished { "unfinished" } else { "last full" };
+        let what = one.missing.unwrap_or("last full");
         format!("; the {what} {name} has {}, {}", decimal(one.nps), band(one.low.zip(one.high)))
     });
     let describe = format!(
@@ -150,17 +190,19 @@ pub(super) fn nps_chart(nps: &NpsPeriods, id: &str, title: &str, sizes: &[Size])
         let id = format!("{id}-{class}");
         drawn.push(chart(&nps_over_time(&nps.shown, *size)?, &id, class, title, &describe));
     }
-    Ok(html! { @for drawing in drawn { (drawing) } })
+    let class = if sizes.len() == 1 { "only" } else { "" };
+    let values = values(&format!("{id}-values"), class, title, &nps_values(nps));
+    Ok(html! { div.plot { @for drawing in drawn { (drawing) } (values) } })
 }
 
-/// Renders the numbers of NPS over time as a collapsed table, and how many earlier periods are left out. `of` is the end
-/// of the view's name.
+/// Renders the numbers of NPS over time as a collapsed table, and how many earlier periods are left out. `of` is the
+/// end of the view's name.
 pub(super) fn nps_numbers(of: &str, caption: &str, nps: &NpsPeriods) -> Markup {
     let end = |end: Option<f64>| end.map_or_else(|| "–".to_owned(), decimal);
     let rows = html! {
         @for one in nps.shown.iter().rev() {
             tr {
-                th scope="row" { (day_text(one.first_day)) @if one.is_unfinished { " " span.meta { "unfinished" } } }
+                th scope="row" { (day_text(one.first_day)) @if let Some(why) = one.missing { " " span.meta { (why) } } }
                 td { (grouped(one.responses)) }
                 td { (grouped(one.promoters)) } td { (grouped(one.passives)) } td { (grouped(one.detractors)) }
                 td { (decimal(one.nps)) } td { (end(one.low)) } td { (end(one.high)) }

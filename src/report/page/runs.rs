@@ -20,7 +20,7 @@ pub(super) fn runs(runs: &[RunRow]) -> Markup {
             "For operators: the last runs that changed the warehouse",
             html! {
                 (legend())
-                div.scroll tabindex="0" role="region" aria-label=(caption) {
+                div.scroll tabindex="0" role="group" aria-label=(caption) {
                     table.runs data-view="sync_runs" {
                         caption { (caption) " " span.view { "table " code { "sync_runs" } } }
                         thead {
