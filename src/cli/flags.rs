@@ -188,7 +188,8 @@ impl SettingsBuilder {
         SettingsBuilder(Overrides { concurrency, deadline, max_requests, ignore_rate_limit, ..self.0 })
     }
 
-    /// Returns the settings: the collected flags over environment, file and defaults. The views of this process are in their time zone.
+    /// Returns the settings: the collected flags over environment, file and defaults. The views of this process are in
+    /// their time zone.
     pub fn build(self) -> Result<Settings, CommandError> {
         let settings = config::resolve(self.0)?;
         if let Some(zone) = settings.warehouse.report_time_zone {
