@@ -2,7 +2,7 @@
 --
 -- One row: one survey on one day, by trigger, platform and first question. The counts may be added up; make shares anew
 -- from the sums. Left out: sessions from before the first webhook of a study or an answer: what was sent then is not
--- known. Without webhooks the view is empty. Webhooks are sent once and may be lost: one_source_share is the share that
+-- known. Without webhooks the view is empty: `studysync serve` receives them. Webhooks are sent once and may be lost: one_source_share is the share that
 -- one side alone knows. Sessions that scans have not reached yet are not counted as known by webhooks alone.
 --
 -- Columns:

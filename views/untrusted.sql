@@ -33,31 +33,15 @@ told AS (
     SELECT
         started_at, unnest(from_json(
             json_extract(report, '$.untrusted'),
-            '[{"reason": "VARCHAR", "stream": "VARCHAR", "survey_id": "BIGINT", "range_start": "VARCHAR", "range_end": "VARCHAR", "detail": "VARCHAR"}]'
+            '[{"reason": "VARCHAR", "stream": "VARCHAR", "survey_id": "BIGINT", "range_start": "VARCHAR", "range_end": "VARCHAR", "records": "BIGINT", "detail": "VARCHAR"}]'
         )) AS part
     FROM last_report
 ),
 unsure AS (
     SELECT
         part.reason, part.stream, part.survey_id, try_cast(part.range_start AS TIMESTAMP) AS range_start,
-        try_cast(part.range_end AS TIMESTAMP) AS range_end, started_at AS found_at, part.detail
+        try_cast(part.range_end AS TIMESTAMP) AS range_end, part.records, started_at AS found_at, part.detail
     FROM told
-),
-doubted AS (
-    SELECT scan.stream, scan.survey_id, scan.window_start, scan.window_end, scan.withheld, scan.scanned_at, scan.scan_id
-    FROM sync_windows AS scan
-    SEMI JOIN unsure
-        ON unsure.reason = 'needs_recheck' AND unsure.stream = scan.stream
-        AND unsure.survey_id IS NOT DISTINCT FROM scan.survey_id
-        AND coalesce(unsure.range_start < scan.window_end, true) AND coalesce(unsure.range_end > scan.window_start, true)
-    WHERE scan.withheld > 0
-),
-withheld AS (
-    SELECT * FROM doubted
-    ANTI JOIN doubted AS later
-        ON later.stream = doubted.stream AND later.survey_id IS NOT DISTINCT FROM doubted.survey_id
-        AND later.window_start < doubted.window_end AND later.window_end > doubted.window_start
-        AND (later.scanned_at, later.scan_id) > (doubted.scanned_at, doubted.scan_id)
 ),
 reject AS (
     SELECT
@@ -124,17 +108,7 @@ SELECT
 FROM key_collisions
 GROUP BY survey_id, day
 UNION ALL
-SELECT
-    'withheld', stream, survey_id, window_start, window_end, withheld, scanned_at,
-    'rows that the service no longer returns are kept; if they are really gone: studysync sync --accept-vanished'
-FROM withheld
-UNION ALL
-SELECT reason, stream, survey_id, range_start, range_end, NULL, found_at, detail
-FROM unsure
-ANTI JOIN withheld
-    ON unsure.reason = 'needs_recheck' AND withheld.stream = unsure.stream
-    AND withheld.survey_id IS NOT DISTINCT FROM unsure.survey_id
-    AND coalesce(unsure.range_start < withheld.window_end, true) AND coalesce(unsure.range_end > withheld.window_start, true)
+SELECT reason, stream, survey_id, range_start, range_end, records, found_at, detail FROM unsure
 UNION ALL
 SELECT 'uncovered', stream, survey_id, range_start, range_end, NULL, NULL, 'no scan has read this range: run studysync sync'
 FROM gaps

@@ -178,7 +178,8 @@ pub struct WarehouseSettings {
     pub publish: Option<PathBuf>,
     /// True if the DuckDB file has a full-text index for `search_answers`.
     pub full_text_search: bool,
-    /// The time zone of days in views and reports; `None` if none is configured: UTC, or that of an existing file that is only read.
+    /// The time zone of days in views and reports; `None` if none is configured: UTC, or that of an existing file that
+    /// is only read.
     pub report_time_zone: Option<TimeZone>,
     /// DuckDB's folder of extensions; `None` is DuckDB's default.
     pub extension_directory: Option<PathBuf>,

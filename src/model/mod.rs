@@ -48,6 +48,6 @@ pub use time::{
 };
 pub use time_account::{Activity, ActivityGuard, TimeAccount, TimeParts};
 pub use time_zone::{TimeZone, ZoneOffset};
-pub use untrusted::{CLOCK, NEEDS_RECHECK, Untrusted};
+pub use untrusted::{CLOCK, NEEDS_RECHECK, Untrusted, WITHHELD};
 pub use warehouse_kind::{WarehouseKind, WarehousePaths};
 pub use window::{CoverageInterval, IntervalSet, NEEDS_RECHECK_MS, Scope, Window};

@@ -5,13 +5,15 @@ use serde::{Deserialize, Serialize};
 
 /// The window must be scanned again, because the last scan was unsure.
 pub const NEEDS_RECHECK: &str = "needs_recheck";
+/// Rows seem to have vanished, but are too many to believe.
+pub const WITHHELD: &str = "withheld";
 /// The clock of the service is days off.
 pub const CLOCK: &str = "clock";
 
 /// One reason why data may be wrong or incomplete, for one range of creation time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Untrusted {
-    /// What is wrong: `needs_recheck` and `clock` in the run JSON; the view has more reasons.
+    /// What is wrong: `withheld`, `needs_recheck` or `clock` in the run JSON; the view has more reasons.
     pub reason: String,
     /// The stream; absent if the reason concerns all.
     #[serde(default, skip_serializing_if = "Option::is_none")]

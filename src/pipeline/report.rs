@@ -92,8 +92,8 @@ pub struct RunReport {
     pub drift: Vec<DriftReport>,
     /// Records with drift that the list has no room for. A record counts once per field.
     pub drift_unlisted: u64,
-    /// What the checkpoints and the clocks know against the data after the run, at most 100 entries. The view `untrusted` has them
-    /// and more.
+    /// What the checkpoints and the clocks know against the data after the run, at most 100 entries. The view
+    /// `untrusted` has them and more.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub untrusted: Vec<Untrusted>,
     /// Webhook events that this run added to the warehouses.

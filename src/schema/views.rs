@@ -122,6 +122,7 @@ const MACROS: &[(&str, &str)] = files!("views/macros":
     "themes_as_of",
     "answer_segments",
     "nps_by_segment",
+    "nps_by_week_and_segment",
     "likert_by_segment",
     "choices_by_segment",
     "search_answers",

@@ -1,7 +1,8 @@
 //! Local times in views: days, weeks and months of the report time zone.
 //!
-//! DuckDB computes local times only with the extension `icu`, which many readers of a warehouse lack. So the changes of the clock are
-//! part of the SQL: `{local TIME}` in a view becomes TIME plus the offset that is valid then. In UTC it becomes TIME.
+//! DuckDB computes local times only with the extension `icu`, which many readers of a warehouse lack. So the changes of
+//! the clock are part of the SQL: `{local TIME}` in a view becomes TIME plus the offset that is valid then. In UTC it
+//! becomes TIME.
 
 use std::sync::OnceLock;
 
@@ -17,8 +18,8 @@ const OFFSETS: &str = "{offsets}";
 
 static REPORT_ZONE: OnceLock<TimeZone> = OnceLock::new();
 
-/// Sets the time zone of the views for this process, before the first use of [`views`](super::views): the configured zone is known when
-/// the settings are read, once. Later calls have no effect.
+/// Sets the time zone of the views for this process, before the first use of [`views`](super::views): the configured
+/// zone is known when the settings are read, once. Later calls have no effect.
 pub fn set_report_time_zone(zone: TimeZone) {
     // Only a process with two configurations could set two zones, and none has two.
     REPORT_ZONE.set(zone).ok();
@@ -63,7 +64,8 @@ fn local_time(time: &str, offsets: &[ZoneOffset]) -> String {
     }
 }
 
-/// Returns the SQL of the offset at a time: a binary search over the changes of the clock, because a join or a list of cases costs more.
+/// Returns the SQL of the offset at a time: a binary search over the changes of the clock, because a join or a list of
+/// cases costs more.
 fn offset_at(time: &str, offsets: &[ZoneOffset]) -> String {
     let (earlier, later) = offsets.split_at(offsets.len() / 2);
     match (earlier, later) {

@@ -81,8 +81,8 @@ pub struct Status {
     /// no such fields, such as `verify`, are skipped.
     pub drift: Vec<DriftReport>,
     pub drift_unlisted: u64,
-    /// What is known against the data of the first warehouse: the rows of its view `untrusted`. `None` if the warehouse cannot be
-    /// read now.
+    /// What is known against the data of the first warehouse: the rows of its view `untrusted`. `None` if the warehouse
+    /// cannot be read now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub untrusted: Option<Vec<Untrusted>>,
 

@@ -117,7 +117,9 @@ fn days_and_weeks_are_those_of_the_report_time_zone() {
         assert_same(&format!("{name}, joined"), &wanted[0].1, &file.query(own));
         assert_eq!(file.text("SELECT DISTINCT time_zone FROM time_zone_offsets").as_deref(), Some(name));
         assert_eq!(file.text("SELECT min(created_at)::VARCHAR FROM responses").as_deref(), Some("2011-12-29 04:00:00"));
-        let script = place.run(&["schema", "--format", "parquet", "--time-zone", name]).expect(0).stdout;
+        let script = Done::from(place.bare(&["schema", "--format", "parquet", "--time-zone", name]).output().unwrap())
+            .expect(0)
+            .stdout;
         let script = script.replacen("'warehouse-parquet'", &format!("'{}'", place.parquet().display()), 1);
         let plain = Connection::open_in_memory().unwrap();
         plain.execute_batch(&script).unwrap();

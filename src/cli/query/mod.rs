@@ -1,6 +1,7 @@
 //! `studysync query`: runs read-only SQL over the warehouse. `table` and `formats` write the rows.
 
 mod formats;
+mod hints;
 mod moments;
 mod table;
 
@@ -214,6 +215,7 @@ pub(super) fn run(args: &QueryArgs, context: Context) -> Result<u8, CommandError
         write_stderr(&format!("two columns have the name {name}: one is written as {new_name}\n"));
     }
     let rows_max = args.rows.unwrap_or(if format.is_for_people() { ROWS_DEFAULT } else { usize::MAX });
+    let mut rows_of = Vec::new();
     let is_truncated = write_to(args.out.as_deref(), Access::Private, &context.printer, |out| {
         let mut is_truncated = false;
         for (at, query) in queries.iter().enumerate() {
@@ -225,11 +227,17 @@ pub(super) fn run(args: &QueryArgs, context: Context) -> Result<u8, CommandError
             let streamed = reader.stream_planned(query, rows_max, write)?;
             writer.finish(out)?;
             is_truncated |= streamed.truncated;
+            rows_of.push(streamed.rows);
         }
         Ok(is_truncated)
     })?;
     if is_truncated {
         write_stderr(&format!("only the first {rows_max} rows are shown; --rows N shows more\n"));
+    }
+    for (statement, rows) in statements.iter().zip(rows_of) {
+        for hint in hints::hints(&mut reader, statement, rows) {
+            write_stderr(&format!("hint: {hint}\n"));
+        }
     }
     Ok(0)
 }

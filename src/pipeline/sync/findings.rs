@@ -19,7 +19,7 @@ use crate::{
 
 /// Vanished rows of one window that are withheld, because they are too many to believe.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WithheldRows {
+pub struct WithheldRows {
     pub scope: Scope,
     pub window: Window,
     pub withheld: u64,
@@ -149,6 +149,11 @@ impl Findings {
         if withheld > 0 {
             self.withheld_rows.push(WithheldRows { scope, window, withheld });
         }
+    }
+
+    /// Returns the withheld rows of each window that has any.
+    pub fn withheld_rows(&self) -> &[WithheldRows] {
+        &self.withheld_rows
     }
 
     /// Returns the reports of all streams, with their withheld rows.
