@@ -181,8 +181,8 @@ pub(super) async fn run(args: SandboxArgs, context: Context) -> Result<u8, Comma
     Ok(0)
 }
 
-/// Returns the settings of the sandbox, with the end of the history as its time. The JSON of --faults is merged over the
-/// other flags.
+/// Returns the settings of the sandbox, with the end of the history as its time. The JSON of --faults is merged over
+/// the other flags.
 fn settings(args: &SandboxArgs, now_ms: i64) -> io::Result<Settings> {
     let invalid = |problem: String| io::Error::new(io::ErrorKind::InvalidInput, problem);
     let history_end_ms = args.history_end.unwrap_or(now_ms);

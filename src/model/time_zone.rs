@@ -85,8 +85,8 @@ impl TimeZone {
         at_ms.saturating_add(self.offset_secs(at_ms.div_euclid(1000)).saturating_mul(1000))
     }
 
-    /// Parses a time as [`parse_moment`] does, with days and months of this zone: `2026-01-31`, `2026-01`, `2026`, `today` and
-    /// `yesterday` begin at midnight here. A midnight that the clock skips is the first moment after it.
+    /// Parses a time as [`parse_moment`] does, with days and months of this zone: `2026-01-31`, `2026-01`, `2026`,
+    /// `today` and `yesterday` begin at midnight here. A midnight that the clock skips is the first moment after it.
     ///
     /// # Errors
     /// As [`parse_moment`].
