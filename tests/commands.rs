@@ -8,6 +8,7 @@ mod found;
 mod moved;
 mod outputs;
 mod planning;
+mod progress;
 mod queries;
 mod query_types;
 mod secrets;

@@ -43,8 +43,8 @@ pub use service_profile::{
 pub use stored_report::StoredReport;
 pub use stream::{Flag, FlagSet, StatusFilter, StatusSpelling, Stream, SurveyStatus};
 pub use time::{
-    DAY_MS, EpochUnit, HOUR_MS, MINUTE_MS, SECOND_MS, epoch_ms, format_duration, format_duration_short, format_ms,
-    format_second, is_in_future, is_recent, parse_date, parse_duration, parse_moment, parse_month,
+    DAY_MS, EpochUnit, HOUR_MS, MINUTE_MS, SECOND_MS, epoch_ms, format_duration, format_duration_short, format_elapsed,
+    format_ms, format_second, is_in_future, is_recent, parse_date, parse_duration, parse_moment, parse_month,
 };
 pub use time_account::{Activity, ActivityGuard, TimeAccount, TimeParts};
 pub use time_zone::{TimeZone, ZoneOffset};

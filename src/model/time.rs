@@ -213,6 +213,14 @@ pub fn format_duration_short(secs: u64) -> String {
     format_duration(secs).replace("days", "d").replace("min", "m").replace(' ', "")
 }
 
+/// Formats a number of seconds like [`format_duration_short`], with the seconds below an hour: `45s`, `1m05s`, `3h20m`.
+pub fn format_elapsed(secs: u64) -> String {
+    match secs {
+        60..3600 => format!("{}m{:02}s", secs / 60, secs % 60),
+        _ => format_duration_short(secs),
+    }
+}
+
 /// The unit of a number of time since the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EpochUnit {
@@ -404,6 +412,7 @@ mod tests {
         ] {
             assert_eq!((format_duration(secs), format_duration_short(secs)), (text.to_owned(), short.to_owned()));
         }
+        assert_eq!([59, 65, 3_599, 7_300].map(format_elapsed), ["59s", "1m05s", "59m59s", "2h1m"]);
     }
 
     #[test]

@@ -55,6 +55,7 @@ pub(super) fn replay(context: ReplayContext<'_>, archive: &Archive) -> Result<Re
         return Ok(replayed);
     };
     drop(unarchived);
+    context.progress.enter("publishing");
     let mut ledgers = BTreeMap::new();
     for destination in &mut rebuilt {
         let name = destination.name();
@@ -67,6 +68,7 @@ pub(super) fn replay(context: ReplayContext<'_>, archive: &Archive) -> Result<Re
     // The coverage changes before the swap: after a kill in between, the checkpoints must not cover more than the new
     // warehouses have.
     fit_coverage(&mut state, &scans, &ledgers, &mut replayed)?;
+    context.progress.enter("replacing the warehouses");
     let places = places(&settings.warehouse);
     places.iter().try_for_each(Place::replace)?;
     for place in &places {
@@ -84,6 +86,7 @@ pub(super) fn replay(context: ReplayContext<'_>, archive: &Archive) -> Result<Re
         finish_commit(&mut state, archive, archived, &ledgers)?;
     }
     if settings.warehouse.publish.is_some() {
+        context.progress.enter("writing the copy for readers");
         for mut destination in open_warehouses(settings, identity)? {
             let name = destination.name();
             destination.export_reader_copy().map_err(failed(name))?;

@@ -66,12 +66,16 @@ impl Run {
         }
         self.note_boundaries();
         let worked = worked.and(self.note_lists());
+        self.context.progress.enter("publishing");
         let published = self.publish_all().await;
         let outcome = worked.and(published);
         self.confirm_purges(outcome.is_ok() && self.findings.stop.is_none()).await;
         let noted = self.note_untrusted();
         let outcome = outcome.and(noted);
         let recorded = self.record_run(outcome.as_ref().err()).await;
+        if self.session.settings.warehouse.publish.is_some() {
+            self.context.progress.enter("writing the copy for readers");
+        }
         let exported = self.export_reader_copies().await;
         let outcome = outcome.and(recorded).and(exported);
         let report = self.report(outcome.as_ref().err());

@@ -17,6 +17,8 @@ use crate::{
 
 use super::super::{HealthMonitor, ServeState, monitoring::StatusResult};
 
+/// Columns of the progress line on the page.
+const LINE_COLUMNS: usize = 120;
 /// Maximum drift entries of one run.
 const DRIFT_MAX: usize = 10;
 /// Maximum scopes on the page.
@@ -255,7 +257,7 @@ fn current_job(state: &ServeState, sync_status: &Status, progress: Option<&Readi
             command: job.command.to_owned(),
             since: Some(Timestamp(job.since_ms)),
             is_elsewhere: false,
-            line: progress.map(Reading::line),
+            line: progress.map(|reading| reading.line(LINE_COLUMNS)),
             progress: progress.cloned(),
         });
     }
