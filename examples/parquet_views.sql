@@ -2406,7 +2406,7 @@ LEFT JOIN responses AS winner
 -- Why data may be wrong or incomplete: one list of everything that the warehouse knows against itself.
 -- One row: one reason for one range of creation time; a reason without a range concerns all times.
 -- An empty view means that nothing is known against the data.
--- It does not judge how old the data is: see sync_windows.
+-- Left out: how old the data is; see sync_windows.
 -- Ranges are of the stream: responses by creation time of the answer.
 -- Join it by range and survey; the example questions do.
 -- withheld, needs_recheck and clock are as of the last run that changed the warehouse or one of these three; drift as of the last of the newest 200 runs that read the stream.
