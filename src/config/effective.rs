@@ -48,7 +48,7 @@ pub struct EffectiveSetting {
 /// Returns every setting with its value, after file, environment and command line were merged.
 ///
 /// # Errors
-/// Those of [`super::resolve`].
+/// Those of [`super::resolve()`].
 pub fn effective(overrides: Overrides) -> Result<EffectiveSettings, ConfigError> {
     let (file, variables, config) = read_file(&overrides)?;
     let settings = resolve_with(file.clone(), &variables, config.clone(), overrides.clone())?;

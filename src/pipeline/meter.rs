@@ -217,8 +217,9 @@ impl Reading {
             let shown = parts.iter().filter(|part| part.rank <= rank_max).map(|part| part.text.as_str());
             shown.collect::<Vec<_>>().join("  ")
         };
-        let lines = ranks.iter().rev().map(|rank| joined(*rank));
-        lines.clone().find(|line| line.len() <= columns).or(lines.last()).unwrap_or_default()
+        let mut lines = ranks.iter().rev().map(|rank| joined(*rank));
+        let shortest = || ranks.first().map(|rank| joined(*rank)).unwrap_or_default();
+        lines.find(|line| line.len() <= columns).unwrap_or_else(shortest)
     }
 
     /// Returns the parts of the progress line in their order.

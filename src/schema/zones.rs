@@ -18,7 +18,7 @@ const OFFSETS: &str = "{offsets}";
 
 static REPORT_ZONE: OnceLock<TimeZone> = OnceLock::new();
 
-/// Sets the time zone of the views for this process, before the first use of [`views`](super::views): the configured
+/// Sets the time zone of the views for this process, before the first use of [`views`](super::views()): the configured
 /// zone is known when the settings are read, once. Later calls have no effect.
 pub fn set_report_time_zone(zone: TimeZone) {
     // Only a process with two configurations could set two zones, and none has two.
