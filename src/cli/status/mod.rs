@@ -89,7 +89,7 @@ pub(super) fn run(args: &StatusArgs, context: Context) -> Result<u8, CommandErro
         erasures_waiting,
         ..status
     };
-    complete(&mut status, &settings, &state)?;
+    complete(&mut status, args, &settings, &state)?;
     let health = Health::new(&status, &settings, rules(args, &settings, &status));
     let screen = Screen { status, health };
     context.printer.print_value(args.json, &screen, if range.is_some() { describe_range } else { describe })?;
@@ -132,8 +132,9 @@ fn rules(args: &StatusArgs, settings: &Settings, status: &Status) -> HealthRules
     HealthRules { max_lag: args.max_lag.or(rules.max_lag), ..rules }
 }
 
-/// Adds the details, the counts of the warehouse and the state of `serve`.
-fn complete(status: &mut Status, settings: &Settings, state: &State) -> Result<(), StateError> {
+/// Adds the details, the counts of the warehouse and the state of `serve`. Only the JSON has what is known against the
+/// data.
+fn complete(status: &mut Status, args: &StatusArgs, settings: &Settings, state: &State) -> Result<(), StateError> {
     status.add_details(settings, state)?;
     let mut reader = open_reader(&settings.warehouse);
     for scope in &mut status.scopes {
@@ -141,7 +142,7 @@ fn complete(status: &mut Status, settings: &Settings, state: &State) -> Result<(
         let counted = counted.transpose().inspect_err(|error| tracing::info!(%error, "cannot count rows"));
         scope.rows = counted.ok().flatten();
     }
-    let known = reader.as_mut().map(untrusted).transpose();
+    let known = reader.as_mut().filter(|_| args.json).map(untrusted).transpose();
     status.untrusted =
         known.inspect_err(|error| tracing::info!(%error, "cannot read the view untrusted")).ok().flatten();
     // Counting the due users starts another engine.
