@@ -7,7 +7,8 @@ use clap::{Arg, ArgMatches, Args, FromArgMatches, value_parser};
 use crate::{
     clock,
     config::{self, ArchiveChoice, Overrides, Settings},
-    model::{self, DAY_MS, Stream, TimeZone, WarehouseKind, WarehousePaths, parse_duration},
+    erase::{EraseError, EraseRequest},
+    model::{self, DAY_MS, IdentifierKind, Stream, TimeZone, WarehouseKind, WarehousePaths, parse_duration},
     pipeline::unknown_in_warehouse,
     report::ComparedTimes,
     schema,
@@ -126,6 +127,32 @@ impl LocalMoment {
 /// Checks a moment of the command line.
 pub(super) fn parse_local_moment(text: &str) -> Result<LocalMoment, String> {
     parse_moment(text).map(|_| LocalMoment(text.to_owned()))
+}
+
+/// The people that a command names.
+#[derive(Args, Clone, Debug, Default)]
+pub(super) struct PeopleArgs {
+    /// Your own id of a person; repeatable
+    #[arg(long = "user-id", value_name = "ID", help_heading = "Who")]
+    user_ids: Vec<String>,
+
+    /// A mail address; repeatable
+    #[arg(long = "email", value_name = "ADDRESS", help_heading = "Who")]
+    emails: Vec<String>,
+
+    /// A visitor's UUID, or the visitor's number in responses; repeatable
+    #[arg(long = "visitor-id", value_name = "ID", help_heading = "Who")]
+    visitor_ids: Vec<String>,
+}
+
+impl PeopleArgs {
+    /// Adds the people to a request. Fails if an identifier is not usable.
+    pub fn add_to(&self, request: &mut EraseRequest) -> Result<(), EraseError> {
+        let named = (self.user_ids.iter().map(|id| (IdentifierKind::UserId, id)))
+            .chain(self.emails.iter().map(|email| (IdentifierKind::Email, email)))
+            .chain(self.visitor_ids.iter().map(|id| (IdentifierKind::VisitorUuid, id)));
+        named.into_iter().try_for_each(|(kind, text)| request.add_person(kind, text))
+    }
 }
 
 /// Limits of a run.

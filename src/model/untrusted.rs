@@ -36,3 +36,20 @@ pub struct Untrusted {
     /// What was found, in words.
     pub detail: String,
 }
+
+impl Untrusted {
+    /// Returns the stream and the survey that the reason concerns, in words; empty if it concerns all.
+    pub fn concerns(&self) -> String {
+        let survey = self.survey_id.map(|id| format!("survey {id}"));
+        let of: Vec<&str> = [self.stream.as_deref(), survey.as_deref()].into_iter().flatten().collect();
+        of.join(", ")
+    }
+
+    /// Returns the start and the end of the range to the minute, without their zone; empty for an open end.
+    pub fn minutes(&self) -> [String; 2] {
+        [&self.range_start, &self.range_end].map(|time| {
+            let time = time.as_deref().unwrap_or_default();
+            time.get(..16).unwrap_or(time).replace('T', " ")
+        })
+    }
+}

@@ -306,7 +306,30 @@ impl View {
 
     /// Returns every word of the SQL of this view. Whoever looks for several names splits the SQL once.
     fn words(&self) -> HashSet<&str> {
-        let is_separator = |letter: char| !letter.is_ascii_alphanumeric() && letter != '_';
-        self.sql.split(is_separator).collect()
+        words(&self.sql).collect()
     }
+}
+
+/// Returns the words of a text in SQL: names, keywords and numbers.
+pub fn words(sql: &str) -> impl Iterator<Item = &str> {
+    sql.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
+}
+
+/// Returns the items whose names occur in a statement, and those whose names occur in their SQL, in the order of
+/// `items`. Each item must follow those that its SQL reads. `definition` returns the name and the SQL of an item.
+pub fn named_in<'a, T>(
+    statement: &'a str,
+    items: &'a [T],
+    definition: impl Fn(&'a T) -> (&'a str, &'a str),
+) -> Vec<&'a T> {
+    let (mut texts, mut named) = (vec![statement], Vec::new());
+    for item in items.iter().rev() {
+        let (name, sql) = definition(item);
+        if texts.iter().any(|text| words(text).any(|word| word == name)) {
+            texts.push(sql);
+            named.push(item);
+        }
+    }
+    named.reverse();
+    named
 }

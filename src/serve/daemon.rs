@@ -112,7 +112,7 @@ impl Daemon {
     /// # Errors
     /// `ReportSchedule` or `Zone`.
     pub fn with_report(mut self, write: WriteReport) -> Result<Daemon, ServeError> {
-        self.report = ReportJob::new(&self.settings.serve, Some(write), self.system.clock.now_ms())?;
+        self.report = ReportJob::new(&self.settings.serve, write, self.system.clock.now_ms())?;
         Ok(self)
     }
 

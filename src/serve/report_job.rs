@@ -21,16 +21,12 @@ pub(super) struct ReportJob {
 }
 
 impl ReportJob {
-    /// Plans the first report; `None` if no report is configured or `write` is missing.
+    /// Plans the first report; `None` if no report is configured.
     ///
     /// # Errors
     /// `ReportSchedule` or `Zone`.
-    pub fn new(
-        settings: &ServeSettings,
-        write: Option<WriteReport>,
-        now_ms: i64,
-    ) -> Result<Option<ReportJob>, ServeError> {
-        let Some((report, write)) = settings.report.as_ref().zip(write) else { return Ok(None) };
+    pub fn new(settings: &ServeSettings, write: WriteReport, now_ms: i64) -> Result<Option<ReportJob>, ServeError> {
+        let Some(report) = &settings.report else { return Ok(None) };
         let schedule = Schedule::of_report(settings, &report.schedule)?;
         let due_ms = schedule.next(now_ms);
         Ok(Some(ReportJob { path: report.path.clone(), schedule, write, due_ms }))

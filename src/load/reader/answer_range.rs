@@ -4,7 +4,7 @@
 //! query, over the filtered ones. So every figure of a range comes from the SQL of its view. Macros read the filtered
 //! views, because the engine binds the names in a macro within the query that calls it.
 
-use crate::schema::{View, ViewKind, views};
+use crate::schema::{View, ViewKind, named_in, views, words};
 
 /// A range of the times at which answers were given: from `from_ms` to before `to_ms`, epoch milliseconds. `None` is
 /// no limit.
@@ -27,21 +27,15 @@ impl AnswerRange {
         if self == AnswerRange::default() {
             return sql.to_owned();
         }
-        let (mut needed, mut queries, mut narrowed) = (vec![sql], Vec::new(), Vec::<&str>::new());
-        // A view comes after the views that it reads, so the views that are read are found from the last to the first.
-        for view in views().iter().rev() {
-            if needed.iter().any(|text| has_word(text, &view.name)) {
-                needed.push(&view.sql);
-            }
-        }
-        let is_needed = |view: &&View| needed.contains(&view.sql.as_str()) && view.kind == ViewKind::View;
-        for view in views().iter().filter(is_needed) {
+        let (mut queries, mut narrowed) = (Vec::new(), Vec::<&str>::new());
+        let needed = named_in(sql, views(), |view| (&view.name, &view.sql));
+        for view in needed.into_iter().filter(|view| view.kind == ViewKind::View) {
             let name = &view.name;
             // The days of a view in the file may be those of another time zone than this session's.
             let time = ["created_at", "answered_at"].into_iter().find(|time| !view.is_dated && has_column(view, time));
             if let Some(time) = time {
                 queries.push(format!("{name} AS NOT MATERIALIZED (FROM main.{name} WHERE {})", self.holds(time)));
-            } else if narrowed.iter().any(|other| has_word(&view.sql, other)) {
+            } else if words(&view.sql).any(|word| narrowed.contains(&word)) {
                 queries.push(format!("{name} AS NOT MATERIALIZED (\n{}\n)", view.sql));
             } else {
                 continue;
@@ -66,10 +60,6 @@ impl AnswerRange {
 
 fn has_column(view: &View, name: &str) -> bool {
     view.columns.iter().any(|column| column.name == name)
-}
-
-fn has_word(sql: &str, word: &str) -> bool {
-    sql.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').any(|other| other == word)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use duckdb::Connection;
 
 use crate::{
     load::LoadError,
-    schema::{View, ViewKind, report_time_zone, views},
+    schema::{View, ViewKind, named_in, report_time_zone, views, words},
 };
 
 /// The views whose rows depend on the time zone, each after the views that it reads.
@@ -30,18 +30,12 @@ impl ZonedViews {
     /// a macro reads views that the query does not name.
     pub fn create_named(&self, connection: &Connection, sql: &str) -> Result<(), LoadError> {
         let sql = sql.to_ascii_lowercase();
-        let words = |text: &str, name: &str| {
-            text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').any(|word| word == name)
+        let is_named_macro = |view: &View| view.kind == ViewKind::Macro && words(&sql).any(|word| word == view.name);
+        let named = match views().iter().any(is_named_macro) {
+            true => self.0.iter().collect(),
+            false => named_in(&sql, &self.0, |(view, _)| (&view.name, &view.sql)),
         };
-        let has_macro = views().iter().any(|view| view.kind == ViewKind::Macro && words(&sql, &view.name));
-        let (mut texts, mut named) = (vec![sql.as_str()], Vec::new());
-        for (view, exists) in self.0.iter().rev() {
-            if has_macro || texts.iter().any(|text| words(text, &view.name)) {
-                texts.push(&view.sql);
-                named.push((view, exists));
-            }
-        }
-        for (view, exists) in named.into_iter().rev().filter(|(_, exists)| !exists.get()) {
+        for (view, exists) in named.into_iter().filter(|(_, exists)| !exists.get()) {
             let created = connection.execute_batch(&view.create_temporary_sql());
             created.map_err(LoadError::engine("create a view in the time zone"))?;
             exists.set(true);

@@ -26,20 +26,14 @@ pub(super) fn trust(untrusted: &[Untrusted]) -> Markup {
 }
 
 fn row(one: &Untrusted) -> Markup {
-    let survey = one.survey_id.map(|id| format!("survey {id}"));
-    let of: Vec<&str> = [one.stream.as_deref(), survey.as_deref()].into_iter().flatten().collect();
+    let [start, end] = one.minutes();
     html! {
         tr {
             th scope="row" { (service_text(&one.reason.replace('_', " "))) }
-            td.word { (service_text(&of.join(", "))) }
-            td { (minute(&one.range_start)) } td { (minute(&one.range_end)) }
+            td.word { (service_text(&one.concerns())) }
+            td { (start) } td { (end) }
             td { @if let Some(records) = one.records { (grouped(records)) } }
             td.word { (service_text(&one.detail)) }
         }
     }
-}
-
-/// Returns the time to the minute, without its zone.
-fn minute(time: &Option<String>) -> String {
-    time.as_deref().map_or("", |time| time.get(..16).unwrap_or(time)).replace('T', " ")
 }

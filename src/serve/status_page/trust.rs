@@ -76,14 +76,11 @@ pub(super) fn trust(rows: Option<&[Untrusted]>) -> Markup {
 }
 
 fn row(one: &Untrusted) -> Markup {
-    let survey = one.survey_id.map(|id| format!("survey {id}"));
-    let of: Vec<&str> = [one.stream.as_deref(), survey.as_deref()].into_iter().flatten().collect();
-    let minute =
-        |time: &Option<String>| time.as_deref().map_or("", |time| time.get(..16).unwrap_or(time)).replace('T', " ");
+    let [start, end] = one.minutes();
     html! {
         tr {
-            th scope="row" { (sanitized(&one.reason.replace('_', " "))) } td.word { (sanitized(&of.join(", "))) }
-            td.word { (minute(&one.range_start)) } td.word { (minute(&one.range_end)) } td.word { (sanitized(&one.detail)) }
+            th scope="row" { (sanitized(&one.reason.replace('_', " "))) } td.word { (sanitized(&one.concerns())) }
+            td.word { (start) } td.word { (end) } td.word { (sanitized(&one.detail)) }
             td { @if let Some(records) = one.records { (grouped(records)) } }
         }
     }
