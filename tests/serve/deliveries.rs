@@ -268,7 +268,9 @@ fn a_status_change_seen_by_scan_and_webhook_is_one_row() {
         assert_eq!(changes_of(tables)[1..], [row(&change.old_status, &change.status, "both")], "{name}");
     });
 
-    // A scan finds the next change first. Its webhook comes later, twice, and has the time of the change.
+    // A scan finds the next change first. Its webhook comes later, twice, and has the time of the change. The service's
+    // `Date` has a resolution of one second, and a scan begins at this time.
+    std::thread::sleep(std::time::Duration::from_millis(1100));
     let second = service.change(&ChangeRequest { seed: 3, status_changes: 1, ..changes });
     let change = &second.status_changes[0];
     assert_eq!(change.survey, survey, "the same seed draws the same survey");

@@ -8,7 +8,7 @@ use arrow::{
 };
 
 use super::{
-    versions::{closed_versions, current_versions, opened_versions},
+    versions::{closed_versions, open_versions, opened_versions},
     write::WriteResult,
 };
 use crate::{
@@ -38,7 +38,7 @@ pub(super) fn write(
     write_history(store, scan, &changed, vanished)
 }
 
-/// Closes the current versions of changed and vanished surveys, and opens a version of each survey in `changed`, which
+/// Closes the open versions of changed and vanished surveys, and opens a version of each survey in `changed`, which
 /// contains the new surveys too.
 fn write_history(
     store: &mut BufferedStore,
@@ -52,9 +52,9 @@ fn write_history(
     let keys = KeySet::of_values("id", Arc::new(Int64Array::from_iter_values(ids)))?;
     let mut change = TableChange::new(history);
     for rows in store.full_rows(history, &Filter::all().with_keys(&keys))? {
-        let current = current_versions(history, &rows)?;
-        change.remove(&current)?;
-        change.add(closed_versions(history, scan, &current)?);
+        let open = open_versions(history, scan, &rows)?;
+        change.remove(&open)?;
+        change.add(closed_versions(history, scan, &open)?);
     }
     change.add(opened_versions(history, scan, changed)?);
     store.change(change)

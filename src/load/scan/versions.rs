@@ -20,7 +20,7 @@ use crate::{
         LoadError,
         contract::contract,
         error::invalid_rows,
-        store::{BufferedStore, Filter, KeySet, TableChange, boolean_column, renamed, time_column},
+        store::{BufferedStore, Filter, KeySet, TableChange, renamed, time_column},
     },
     model::{Scan, key_hashes},
     schema::{Table, version_tables_of},
@@ -57,7 +57,7 @@ fn parent_keys_of(table: &'static Table, base: &Table, rows: &RecordBatch) -> Re
 
 /// Compares the current versions in one table with `scanned`, the child rows that the scan found for the parent rows
 /// with `parent_keys`. Closes versions that the scan did not find, and opens a version for each new child row. Child
-/// rows with equal content keep their version.
+/// rows with equal content keep their current version.
 fn write_versions(
     store: &mut BufferedStore,
     scan: &Scan,
@@ -73,11 +73,12 @@ fn write_versions(
     let mut stored_hashes: HashSet<u128> = HashSet::default();
     let mut change = TableChange::new(table);
     for rows in store.full_rows(table, &Filter::all().with_keys(parent_keys))? {
-        let rows = current_versions(table, &rows)?;
-        let values = value_hashes(table, &columns, &rows)?;
-        stored_hashes.extend(&values);
-        let is_ended = |row: usize| values.get(row).is_some_and(|value| !scanned_hashes.contains(value));
-        let ended = rows_where(table, &rows, is_ended)?;
+        let rows = open_versions(table, scan, &rows)?;
+        let (values, ends) = (value_hashes(table, &columns, &rows)?, time_column(&rows, "valid_to")?);
+        let is_kept =
+            |row: usize| ends.is_null(row) && values.get(row).is_some_and(|value| scanned_hashes.contains(value));
+        stored_hashes.extend(values.iter().enumerate().filter_map(|(row, value)| is_kept(row).then_some(value)));
+        let ended = rows_where(table, &rows, |row| !is_kept(row))?;
         change.remove(&ended)?;
         change.add(closed_versions(table, scan, &ended)?);
     }
@@ -89,10 +90,11 @@ fn write_versions(
     store.change(change)
 }
 
-/// Returns the rows of a table of versions that are current versions.
-pub(super) fn current_versions(table: &Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
-    let is_current = boolean_column(rows, "is_current")?;
-    rows_where(table, rows, |row| is_current.is_valid(row) && is_current.value(row))
+/// Returns the rows of a table of versions that end after the start of this scan: the current versions. If an earlier
+/// scan started later than this one because the clock went back, versions that ended with that scan are included.
+pub(super) fn open_versions(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
+    let (ends, started_us) = (time_column(rows, "valid_to")?, started_us(scan));
+    rows_where(table, rows, |row| ends.is_null(row) || ends.value(row) > started_us)
 }
 
 /// Returns rows of a page as current versions, which begin at the start of this scan.
