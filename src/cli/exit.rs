@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::wrapping::{terminal_width, wrapped};
 use crate::{
     erase::EraseError,
     files::{FileAccess, FileError, refusal_hint},
@@ -94,9 +95,12 @@ impl CommandError {
     fn write_to(&self, out: &mut impl io::Write) -> io::Result<()> {
         let styles = clap::builder::Styles::styled();
         let (error, hint) = (styles.get_error(), styles.get_valid());
-        writeln!(out, "{error}error:{error:#} {}", self.chain())?;
+        // A message with lines of its own, as of a SQL error, points at columns.
+        let columns = terminal_width().filter(|_| !self.chain().contains('\n'));
+        let line = |text: String| wrapped(&text, columns);
+        writeln!(out, "{}", line(format!("{error}error:{error:#} {}", self.chain())))?;
         match self.hint() {
-            Some(text) => writeln!(out, "{hint}hint:{hint:#} {text}"),
+            Some(text) => writeln!(out, "{}", line(format!("{hint}hint:{hint:#} {text}"))),
             None => Ok(()),
         }
     }

@@ -30,6 +30,7 @@ mod sync;
 mod users;
 mod verify;
 mod warehouse;
+mod wrapping;
 
 use std::process::ExitCode;
 

@@ -11,7 +11,10 @@ use serde::Serialize;
 
 use crate::files::{Access, Output};
 
-use super::CommandError;
+use super::{
+    CommandError,
+    wrapping::{terminal_width, wrapped},
+};
 
 /// The global options of the command line, and the outputs for data and messages.
 pub(super) struct Context {
@@ -27,7 +30,7 @@ impl Context {
     /// Writes a message for people to stderr, unless `--quiet` is set.
     pub fn message(&self, text: &str) {
         if !self.is_quiet {
-            self.progress.suspend(|| write_stderr(text));
+            self.progress.suspend(|| write_stderr(&wrapped(text, terminal_width())));
         }
     }
 
@@ -87,11 +90,20 @@ impl Printer {
         Self { _private: () }
     }
 
-    /// Writes a text, and a line end if the text has none. Succeeds if the reader has closed the pipe: the exit code of
-    /// a command that failed must not become 0 because nobody reads its report.
+    /// Writes a text for people as [`Printer::print`] does. On a terminal, breaks long lines at blanks.
+    pub fn print_wrapped(&self, text: &str) -> Result<(), CommandError> {
+        self.print(&wrapped(text, terminal_width()))
+    }
+
+    /// Writes a text, and a line end if the text has none. Removes colours unless stdout shows them. Succeeds if the
+    /// reader has closed the pipe: the exit code of a command that failed must not become 0 because nobody reads its
+    /// report.
     pub fn print(&self, text: &str) -> Result<(), CommandError> {
         let written = self.write(|out| {
-            out.write_all(text.as_bytes())?;
+            match anstream::AutoStream::choice(&io::stdout()) {
+                anstream::ColorChoice::Never => write!(out, "{}", anstream::adapter::strip_str(text))?,
+                _ => out.write_all(text.as_bytes())?,
+            }
             if !text.ends_with('\n') {
                 out.write_all(b"\n")?;
             }
@@ -116,7 +128,7 @@ impl Printer {
         value: &T,
         describe: impl FnOnce(&T) -> String,
     ) -> Result<(), CommandError> {
-        if is_json { self.print_json(value) } else { self.print(&describe(value)) }
+        if is_json { self.print_json(value) } else { self.print_wrapped(&describe(value)) }
     }
 
     /// Calls `write` with a buffered stdout, and returns its value.
@@ -135,9 +147,24 @@ impl Printer {
     }
 }
 
-/// Writes a text to stderr. A failure is ignored, because the exit code still shows the result.
+/// Writes a text to stderr. Removes colours unless stderr shows them. A failure is ignored, because the exit code still
+/// shows the result.
 pub(super) fn write_stderr(text: &str) {
-    io::stderr().write_all(text.as_bytes()).ok();
+    anstream::stderr().write_all(text.as_bytes()).ok();
+}
+
+/// Returns the text in the colours of `error:`.
+pub(super) fn styled_error(text: &str) -> String {
+    let styles = clap::builder::Styles::styled();
+    let error = styles.get_error();
+    format!("{error}{text}{error:#}")
+}
+
+/// Returns the text in the colours of `hint:`.
+pub(super) fn styled_hint(text: &str) -> String {
+    let styles = clap::builder::Styles::styled();
+    let hint = styles.get_valid();
+    format!("{hint}{text}{hint:#}")
 }
 
 /// Calls `write` with the file, or with stdout if there is no file, and returns its value.
@@ -185,7 +212,7 @@ pub(super) fn stopped_line(reason: Option<&String>) -> String {
 
 /// Returns the line with the hint of a failure; empty without a hint.
 pub(super) fn hint_line(hint: Option<&str>) -> String {
-    hint.map(|hint| format!("    hint: {hint}\n")).unwrap_or_default()
+    hint.map(|hint| format!("    {} {hint}\n", styled_hint("hint:"))).unwrap_or_default()
 }
 
 /// Returns an outcome's name without underscores: `needs a look`.

@@ -5,7 +5,10 @@ use comfy_table::{ColumnConstraint, ContentArrangement, Table as Grid, Width, pr
 
 use crate::schema::{Column, Dictionary, parquet_views_sql};
 
-use super::{CommandError, Context, query::terminal_width};
+use super::{
+    CommandError, Context,
+    wrapping::{terminal_width, wrapped},
+};
 
 /// Prints the data dictionary: tables, views and columns.
 ///
@@ -21,14 +24,14 @@ pub(super) struct SchemaArgs {
     #[arg(value_name = "TABLE")]
     names: Vec<String>,
 
-    /// Format [default: text on a terminal, else md]
-    #[arg(long, value_enum)]
-    format: Option<Format>,
+    /// Format
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// Text for a terminal: the list of tables and views; with names, their columns
+    /// Text for people: the list of tables and views; with names, their columns
     Text,
     /// Markdown
     Md,
@@ -42,15 +45,14 @@ enum Format {
 
 /// Prints the dictionary in the requested format.
 pub(super) fn run(args: &SchemaArgs, context: Context) -> Result<u8, CommandError> {
-    let default = if context.printer.is_terminal() { Format::Text } else { Format::Md };
-    let format = args.format.unwrap_or(default);
+    let format = args.format;
     if format == Format::Parquet && !args.names.is_empty() {
         return Err(CommandError::Usage("--format parquet prints one script for all tables: name no table".to_owned()));
     }
     let dictionary = Dictionary::of(&args.names).map_err(CommandError::Usage)?;
     let text = match format {
-        Format::Text if args.names.is_empty() => overview(&dictionary),
-        Format::Text => details(&dictionary),
+        Format::Text if args.names.is_empty() => wrapped(&overview(&dictionary), width()),
+        Format::Text => wrapped(&details(&dictionary), width()),
         Format::Md => dictionary.markdown(),
         Format::Sql => dictionary.sql(),
         Format::Parquet => parquet_views_sql(),
@@ -60,11 +62,18 @@ pub(super) fn run(args: &SchemaArgs, context: Context) -> Result<u8, CommandErro
     Ok(0)
 }
 
+/// Width of the text in a pipe, as of `schema | less`.
+const PIPE_COLUMNS: u16 = 80;
+
+fn width() -> Option<u16> {
+    Some(terminal_width().unwrap_or(PIPE_COLUMNS))
+}
+
 /// Returns a line for each table and view.
 fn overview(dictionary: &Dictionary) -> String {
-    let mut tables = grid(terminal_width());
+    let mut tables = grid(width());
     tables.add_rows(dictionary.tables().iter().map(|table| [&table.name, &table.grain]));
-    let mut views = grid(terminal_width());
+    let mut views = grid(width());
     views.add_rows(dictionary.views().iter().map(|view| [&view.name, &view.comment]));
     format!("Tables, and the meaning of one row:\n{tables}\n\nViews:\n{views}\n\nColumns: studysync schema TABLE\n")
 }
@@ -80,7 +89,7 @@ fn details(dictionary: &Dictionary) -> String {
             table.grain,
             table.key.join(", ")
         ));
-        let mut columns = grid(terminal_width());
+        let mut columns = grid(width());
         columns.add_rows(
             table.columns.iter().map(|column| [column.name.clone(), type_of(column), column.comment.clone()]),
         );
@@ -88,7 +97,7 @@ fn details(dictionary: &Dictionary) -> String {
     }
     for view in dictionary.views() {
         text.push_str(&format!("{}{}: {}\n{}\n", view.name, view.call(), view.comment, view.notes.join("\n")));
-        let mut columns = grid(terminal_width());
+        let mut columns = grid(width());
         columns.add_rows(view.parameters.iter().chain(&view.columns).map(|column| [&column.name, &column.comment]));
         text.push_str(&format!("{columns}\n\n"));
     }

@@ -21,7 +21,7 @@ use crate::{
 use super::{
     CommandError, Context,
     flags::{LimitArgs, LocationArgs, SelectionArgs, SettingsBuilder, check_range, parse_moment},
-    printer::{hint_line, nonzero_counts, outcome_words, stopped_line},
+    printer::{counted, hint_line, nonzero_counts, outcome_words, stopped_line, styled_error},
     progress,
     signals::{SignalHandler, next_signal},
 };
@@ -213,19 +213,25 @@ fn recordings_line(recordings: RecordingsReport) -> String {
     format!("  recordings {}\n", if parts.is_empty() { "nothing to do".to_owned() } else { parts.join(", ") })
 }
 
+fn refusals_line(report: &RunReport) -> String {
+    let refusals = report.requests.by_status.get(&429).copied().unwrap_or_default();
+    if refusals == 0 {
+        return String::new();
+    }
+    let waited_ms = report.header.time_ms.told_to_wait + report.header.time_ms.chose_to_wait;
+    let waited_secs = waited_ms as f64 / 1000.0;
+    format!("  rate limit: {}, waited {waited_secs:.1} s\n", counted(refusals, "refusal"))
+}
+
 fn summary(report: &RunReport) -> String {
     let mut text = format!(
-        "{} {}: {} requests in {:.1} s\n",
+        "{} {}: {} in {:.1} s\n",
         report.header.command,
         outcome_words(report.header.outcome.name()),
-        report.requests.total,
+        counted(report.requests.total, "request"),
         report.header.secs()
     );
-    let refusals = report.requests.by_status.get(&429).copied().unwrap_or_default();
-    if refusals > 0 {
-        let waited_ms = report.header.time_ms.told_to_wait + report.header.time_ms.chose_to_wait;
-        text.push_str(&format!("  rate limit: {refusals} refusals, waited {:.1} s\n", waited_ms as f64 / 1000.0));
-    }
+    text.push_str(&refusals_line(report));
     for (name, stream) in &report.streams {
         let counts = &stream.counts;
         let counts = nonzero_counts(&[
@@ -240,7 +246,11 @@ fn summary(report: &RunReport) -> String {
             (counts.rejected, "REJECTED"),
             (counts.collisions, "COLLISIONS"),
         ]);
-        let scans = format!("{} {}", stream.windows, if *name == "users" { "batches" } else { "windows" });
+        let scans = match (*name, stream.windows) {
+            ("users", 1) => "1 batch".to_owned(),
+            ("users", batches) => format!("{batches} batches"),
+            (_, windows) => counted(windows, "window"),
+        };
         let result = match (stream.reached, counts) {
             (Reached::None, _) => "not reached".to_owned(),
             (Reached::All, None) => format!("{scans}: nothing to do"),
@@ -255,7 +265,13 @@ fn summary(report: &RunReport) -> String {
         text.push_str(&format!("  drift: {line}\n"));
     }
     for failure in &report.failures {
-        text.push_str(&format!("  FAILED {} {}: {}\n", failure.stream, failure.window, failure.error));
+        text.push_str(&format!(
+            "  {} {} {}: {}\n",
+            styled_error("FAILED"),
+            failure.stream,
+            failure.window,
+            failure.error
+        ));
         text.push_str(&hint_line(failure.hint.as_deref()));
     }
     for note in &report.notes {
