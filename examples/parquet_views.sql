@@ -285,6 +285,20 @@ ELSE
 END FROM glob(getvariable('studysync_root') || '/erasures/data.parquet'));
 CREATE OR REPLACE VIEW "erasures" AS FROM query(getvariable('studysync_erasures'));
 
+-- The report time zone: how far its local time is ahead of UTC, from one change of the clock to the next.
+-- One row: one offset; UTC has a single one.
+-- Join it to a time, for days of your own: at >= coalesce(valid_from, at) AND at < coalesce(valid_to, TIMESTAMP 'infinity'), then at + to_seconds(offset_seconds) is the local time.
+-- Days, weeks and months of the other views are of this zone: [warehouse] report_time_zone, or --time-zone.
+-- Left out: changes of the clock before 1970 and from 2100.
+-- Stored times stay UTC.
+CREATE OR REPLACE VIEW "time_zone_offsets" AS
+SELECT
+    'UTC' AS time_zone, valid_from::TIMESTAMP AS valid_from, valid_to::TIMESTAMP AS valid_to,
+    offset_seconds::BIGINT AS offset_seconds
+FROM (VALUES
+    (NULL, NULL, 0)
+) AS offsets(valid_from, valid_to, offset_seconds);
+
 -- The current answers.
 -- One row: one answered (or skipped) question of one session; key (response_group_uid, question_id).
 -- Left out: answers that are deleted or have vanished at the service, and internal columns.
@@ -1017,18 +1031,22 @@ GROUP BY survey_id, response_group_uid;
 -- The NPS answers that count: what the views nps_by_* add up. Start here for a breakdown of your own.
 -- One row: one answer to a question of type NPS; key (response_group_uid, question_id).
 -- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
--- Days, weeks and months are UTC; a week begins on Monday (ISO).
+-- Days, weeks and months are those of the report time zone, UTC by default; a week begins on Monday (ISO).
 CREATE OR REPLACE VIEW "nps_answers" AS
+WITH timed AS (
+    SELECT *, created_at AS local_at
+    FROM current_responses
+    WHERE question_type = 'NPS' AND answer_number IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
+)
 SELECT
     response_group_uid, question_id, survey_id,
     coalesce(visitor_id::VARCHAR, visitor_uuid, response_group_uid) AS visitor_key,
     question_text, created_at,
-    created_at::DATE AS day,
-    date_trunc('week', created_at)::DATE AS week,
-    date_trunc('month', created_at)::DATE AS month,
+    local_at::DATE AS day,
+    date_trunc('week', local_at)::DATE AS week,
+    date_trunc('month', local_at)::DATE AS month,
     answer_number AS score
-FROM current_responses
-WHERE question_type = 'NPS' AND answer_number IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10);
+FROM timed;
 
 -- NPS by day, over all surveys.
 -- One row: one day.
@@ -1578,6 +1596,47 @@ SELECT
     CASE WHEN standard_error IS NOT NULL THEN greatest(nps - 1.96 * standard_error, -100) END AS nps_low,
     CASE WHEN standard_error IS NOT NULL THEN least(nps + 1.96 * standard_error, 100) END AS nps_high
 FROM scored
+LEFT JOIN surveys AS survey ON survey.id = scored.survey_id
+LEFT JOIN current_questions AS question
+    ON question.survey_id = scored.survey_id AND question.question_id = scored.question_id;
+
+-- NPS of each question over all its answers, with the shares of promoters, passives and detractors.
+-- One row: one question of one survey.
+-- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
+-- Standard error as in nps_by_week.
+CREATE OR REPLACE VIEW "nps_per_question" AS
+WITH counted AS (
+    SELECT
+        survey_id, question_id, count(*) AS responses,
+        count(*) FILTER (score >= 9) AS promoters,
+        count(*) FILTER (score BETWEEN 7 AND 8) AS passives,
+        count(*) FILTER (score <= 6) AS detractors
+    FROM nps_answers
+    GROUP BY survey_id, question_id
+),
+shown AS (
+    SELECT survey_id, question_id, max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL) AS answer
+    FROM current_responses
+    WHERE question_type = 'NPS'
+    GROUP BY survey_id, question_id
+),
+scored AS (
+    SELECT
+        *, 100 * (promoters - detractors)::DOUBLE / responses AS nps,
+        100 * sqrt(greatest(promoters + detractors - (promoters - detractors)::DOUBLE ** 2 / responses, 0)
+            / nullif(responses - 1, 0) / responses) AS standard_error
+    FROM counted
+)
+SELECT
+    scored.survey_id, scored.question_id, survey.name AS survey_name,
+    coalesce(question.question_text, shown.answer.text) AS question_text,
+    responses, promoters, passives, detractors,
+    promoters / responses AS promoter_share, passives / responses AS passive_share, detractors / responses AS detractor_share,
+    nps, standard_error,
+    CASE WHEN standard_error IS NOT NULL THEN greatest(nps - 1.96 * standard_error, -100) END AS nps_low,
+    CASE WHEN standard_error IS NOT NULL THEN least(nps + 1.96 * standard_error, 100) END AS nps_high
+FROM scored
+LEFT JOIN shown ON shown.survey_id IS NOT DISTINCT FROM scored.survey_id AND shown.question_id = scored.question_id
 LEFT JOIN surveys AS survey ON survey.id = scored.survey_id
 LEFT JOIN current_questions AS question
     ON question.survey_id = scored.survey_id AND question.question_id = scored.question_id;
@@ -2226,7 +2285,7 @@ LEFT JOIN (
 -- One row: one survey on one day, by trigger, platform and first question.
 -- The counts may be added up; make shares anew from the sums.
 -- Left out: sessions from before the first webhook of a study or an answer: what was sent then is not known.
--- Without webhooks the view is empty.
+-- Without webhooks the view is empty: `studysync serve` receives them.
 -- Webhooks are sent once and may be lost: one_source_share is the share that one side alone knows.
 -- Sessions that scans have not reached yet are not counted as known by webhooks alone.
 CREATE OR REPLACE VIEW "response_rates" AS
@@ -2344,6 +2403,116 @@ LEFT JOIN responses AS winner
     ON winner.response_group_uid = keys.response_group_uid AND winner.question_id = keys.question_id
     AND winner._vanished_at IS NULL;
 
+-- Why data may be wrong or incomplete: one list of everything that the warehouse knows against itself.
+-- One row: one reason for one range of creation time; a reason without a range concerns all times.
+-- An empty view means that nothing is known against the data.
+-- Left out: how old the data is; see sync_windows.
+-- Ranges are of the stream: responses by creation time of the answer.
+-- Join it by range and survey; the example questions do.
+-- withheld, needs_recheck and clock are as of the last run that changed the warehouse or one of these three; drift as of the last of the newest 200 runs that read the stream.
+-- rejects and collisions stay until the warehouse is built again.
+-- Times are UTC.
+CREATE OR REPLACE VIEW "untrusted" AS
+WITH reports AS (
+    SELECT run_id, started_at, report
+    FROM sync_runs
+    WHERE json_valid(report) AND json_exists(report, '$.drift')
+    ORDER BY started_at DESC, run_id DESC
+    LIMIT 200
+),
+last_report AS (
+    SELECT started_at, report FROM reports ORDER BY started_at DESC, run_id DESC LIMIT 1
+),
+told AS (
+    SELECT
+        started_at, unnest(from_json(
+            json_extract(report, '$.untrusted'),
+            '[{"reason": "VARCHAR", "stream": "VARCHAR", "survey_id": "BIGINT", "range_start": "VARCHAR", "range_end": "VARCHAR", "records": "BIGINT", "detail": "VARCHAR"}]'
+        )) AS part
+    FROM last_report
+),
+unsure AS (
+    SELECT
+        part.reason, part.stream, part.survey_id, try_cast(part.range_start AS TIMESTAMP) AS range_start,
+        try_cast(part.range_end AS TIMESTAMP) AS range_end, part.records, started_at AS found_at, part.detail
+    FROM told
+),
+reject AS (
+    SELECT
+        rejects.stream, rejects.reason, rejects.field, scan.window_start, scan.window_end, rejects._synced_at,
+        CASE WHEN json_valid(raw) THEN try_cast(json_extract_string(
+            raw, CASE rejects.stream WHEN 'surveys' THEN '$.id' ELSE '$.surveyId' END
+        ) AS BIGINT) END AS survey_id,
+        CASE WHEN json_valid(raw) AND rejects.stream IN ('responses', 'themes') THEN
+            date_trunc('day', try_cast(json_extract_string(raw, '$.createdAt') AS TIMESTAMP)) END AS day
+    FROM rejects
+    LEFT JOIN sync_windows AS scan ON scan.scan_id = rejects.scan_id AND rejects.stream IN ('responses', 'themes')
+),
+scanned AS (
+    SELECT DISTINCT stream, survey_id, window_start, window_end
+    FROM sync_windows
+    WHERE stream IN ('responses', 'themes') AND survey_id IS NULL
+    UNION
+    SELECT own.stream, own.survey_id, scan.window_start, scan.window_end
+    FROM (
+        SELECT stream, survey_id FROM sync_windows
+        WHERE stream IN ('responses', 'themes') AND survey_id IS NOT NULL
+        GROUP BY stream, survey_id
+        HAVING sum(rows_read) > 0
+    ) AS own
+    JOIN sync_windows AS scan ON scan.stream = own.stream AND coalesce(scan.survey_id = own.survey_id, true)
+),
+gaps AS (
+    SELECT
+        stream, survey_id, window_start AS range_end,
+        max(window_end) OVER (
+            PARTITION BY stream, survey_id ORDER BY window_start, window_end ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS range_start
+    FROM scanned
+    QUALIFY range_start < range_end
+),
+reading AS (
+    SELECT unnest(json_keys(report, '$.streams')) AS stream, started_at, run_id, report FROM reports
+    UNION ALL
+    SELECT 'webhooks', started_at, run_id, report FROM reports WHERE json_exists(report, '$.webhook_events')
+),
+drifted AS (
+    SELECT
+        stream, started_at, unnest(from_json(
+            json_extract(report, '$.drift'),
+            '[{"stream": "VARCHAR", "kind": "VARCHAR", "where": "VARCHAR", "records": "BIGINT", "example": "VARCHAR", "fate": "VARCHAR"}]'
+        )) AS drift
+    FROM (
+        SELECT * FROM reading
+        QUALIFY row_number() OVER (PARTITION BY stream ORDER BY started_at DESC, run_id DESC) = 1
+    )
+)
+SELECT
+    CASE WHEN reason = 'key_collision' THEN 'collisions' ELSE 'rejects' END AS reason, stream, survey_id,
+    coalesce(day, window_start) AS range_start, coalesce(day + INTERVAL 1 DAY, window_end) AS range_end,
+    count(*) AS records, max(_synced_at) AS found_at,
+    CASE WHEN reason = 'key_collision' THEN 'different records have one key: the table rejects has the others'
+        ELSE reason || ' ' || field || ': the table rejects has the records' END AS detail
+FROM reject
+GROUP BY ALL
+UNION ALL
+SELECT
+    'collisions', 'responses', survey_id, date_trunc('day', coalesce(current_created_at, lost_created_at)) AS day,
+    day + INTERVAL 1 DAY, sum(lost_records)::BIGINT, max(last_found_at), 'different records have one key: see key_collisions'
+FROM key_collisions
+GROUP BY survey_id, day
+UNION ALL
+SELECT reason, stream, survey_id, range_start, range_end, records, found_at, detail FROM unsure
+UNION ALL
+SELECT 'uncovered', stream, survey_id, range_start, range_end, NULL, NULL, 'no scan has read this range: run studysync sync'
+FROM gaps
+UNION ALL
+SELECT
+    'drift', stream, NULL, NULL, NULL, drift.records, started_at,
+    replace(drift.kind, '_', ' ') || ' ' || drift."where" || ' (' || drift.example || '): ' || replace(drift.fate, '_', ' ')
+FROM drifted
+WHERE drift.stream = stream;
+
 -- The answers as the warehouse knew them at a moment: the data of a report that was made then. Called with moment: A moment, UTC.
 -- Call it as a table: FROM responses_as_of(TIMESTAMP '2026-04-01 00:00:00').
 -- The moment is UTC.
@@ -2394,12 +2563,13 @@ SELECT id, response_group_uid, question_id, survey_id, visitor_id, found_at, the
 FROM theme_versions
 WHERE valid_from <= moment::TIMESTAMP AND (valid_to IS NULL OR valid_to > moment::TIMESTAMP);
 
--- The segment that each answer belongs to, for any way to divide answers into segments. Called with segment: browser, os, language, url_path, triggering_event, `attribute:` and the name of an attribute of the visitor's snapshot, or `metadata:` and a key of the custom metadata.
+-- The segment that each answer belongs to, for any way to divide answers into segments. Called with segment: browser, os, language, url_path, triggering_event, `attribute:` and the name of an attribute of the visitor's snapshot, `user:` and the name of an attribute that `users pull` read, or `metadata:` and a key of the custom metadata.
 -- Call it as a table: FROM answer_segments('attribute:plan'), and join it to other views by response_group_uid and question_id.
 -- One row: one current answer; key (response_group_uid, question_id).
 -- Left out: answers that are deleted or have vanished at the service.
 -- A path is that of the field url, else that of meta.href; a text that is no address with a host has no path.
 -- Snapshots are those at the time of the answer (with_snapshots), custom metadata is that of link studies (with_custom_metadata).
+-- Attributes of users are the current ones, by external_user_id ([streams.users]).
 CREATE OR REPLACE MACRO "answer_segments"(segment) AS TABLE
 SELECT
     answer.response_group_uid, answer.question_id,
@@ -2416,10 +2586,23 @@ SELECT
         )
         WHEN segment = 'triggering_event' THEN snapshot.triggering_event
         WHEN starts_with(segment, 'attribute:') THEN attribute.value_text
+        WHEN starts_with(segment, 'user:') THEN person.value_text
         WHEN starts_with(segment, 'metadata:') THEN metadata.value_text
-        ELSE error('segment is none of browser, os, language, url_path, triggering_event, attribute:NAME, metadata:KEY')
-    END AS segment_value
+        ELSE error('segment is none of browser, os, language, url_path, triggering_event, attribute:NAME, user:NAME, metadata:KEY')
+    END AS segment_value,
+    requested.missing AS not_requested
 FROM current_responses AS answer
+CROSS JOIN (
+    SELECT
+        CASE
+            WHEN segment IN ('browser', 'os', 'language') AND flags & 4 = 0 THEN 'with_meta'
+            WHEN segment = 'url_path' AND flags & 6 = 0 THEN 'with_urls'
+            WHEN (segment = 'triggering_event' OR starts_with(segment, 'attribute:')) AND flags & 1 = 0 THEN 'with_snapshots'
+            WHEN starts_with(segment, 'metadata:') AND flags & 8 = 0 THEN 'with_custom_metadata'
+            WHEN starts_with(segment, 'user:') AND NOT EXISTS (SELECT 1 FROM users) THEN 'users'
+        END AS missing
+    FROM (SELECT coalesce(bit_or(flags), 0) AS flags FROM sync_windows WHERE stream = 'responses')
+) AS requested
 LEFT JOIN (
     SELECT response_group_uid, arg_min(triggering_event, created_at) AS triggering_event FROM visitor_snapshots
     WHERE segment = 'triggering_event'
@@ -2430,6 +2613,11 @@ LEFT JOIN (
     WHERE starts_with(segment, 'attribute:') AND name = substr(segment, 11)
     GROUP BY response_group_uid
 ) AS attribute ON attribute.response_group_uid = answer.response_group_uid
+LEFT JOIN (
+    SELECT external_user_id, any_value(value_text) AS value_text FROM user_attributes
+    WHERE starts_with(segment, 'user:') AND name = substr(segment, 6) AND is_current
+    GROUP BY external_user_id
+) AS person ON person.external_user_id = answer.external_user_id
 LEFT JOIN response_custom_metadata AS metadata
     ON metadata.response_group_uid = answer.response_group_uid AND metadata.question_id = answer.question_id
     AND starts_with(segment, 'metadata:') AND metadata.name = substr(segment, 10);
@@ -2444,7 +2632,7 @@ LEFT JOIN response_custom_metadata AS metadata
 CREATE OR REPLACE MACRO "nps_by_segment"(segment, answers_min := 5) AS TABLE
 WITH counted AS (
     SELECT
-        answer.survey_id, answer.question_id, cut.segment_value, count(*) AS responses,
+        answer.survey_id, answer.question_id, cut.segment_value, any_value(cut.not_requested) AS not_requested, count(*) AS responses,
         count(*) FILTER (answer.score >= 9) AS promoters,
         count(*) FILTER (answer.score BETWEEN 7 AND 8) AS passives,
         count(*) FILTER (answer.score <= 6) AS detractors
@@ -2461,7 +2649,40 @@ SELECT
     CASE WHEN responses >= answers_min THEN 100 * (promoters - detractors)::DOUBLE / responses END AS nps,
     CASE WHEN responses >= answers_min THEN
         100 * sqrt(greatest(promoters + detractors - (promoters - detractors)::DOUBLE ** 2 / responses, 0)
-            / nullif(responses - 1, 0) / responses) END AS standard_error
+            / nullif(responses - 1, 0) / responses) END AS standard_error,
+    counted.not_requested
+FROM counted
+LEFT JOIN surveys AS survey ON survey.id = counted.survey_id;
+
+-- NPS of every question by week and segment. Called with segment: How to divide the answers into segments; see answer_segments. answers_min := 5: Minimum answers of a segment in a week; smaller ones have no figures.
+-- Call it as a table: FROM nps_by_week_and_segment('attribute:plan'), or FROM nps_by_week_and_segment('browser', answers_min := 30).
+-- One row: one segment of one question of one survey in one week.
+-- Order by survey_id, question_id, segment_value, week.
+-- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
+-- A segment with fewer answers in the week than answers_min has its count and no figure.
+-- Standard error as in nps_by_week.
+CREATE OR REPLACE MACRO "nps_by_week_and_segment"(segment, answers_min := 5) AS TABLE
+WITH counted AS (
+    SELECT
+        answer.week, answer.survey_id, answer.question_id, cut.segment_value, any_value(cut.not_requested) AS not_requested, count(*) AS responses,
+        count(*) FILTER (answer.score >= 9) AS promoters,
+        count(*) FILTER (answer.score BETWEEN 7 AND 8) AS passives,
+        count(*) FILTER (answer.score <= 6) AS detractors
+    FROM nps_answers AS answer
+    JOIN answer_segments(segment) AS cut
+        ON cut.response_group_uid = answer.response_group_uid AND cut.question_id = answer.question_id
+    GROUP BY ALL
+)
+SELECT
+    counted.week, counted.survey_id, counted.question_id, survey.name AS survey_name, counted.segment_value, counted.responses,
+    CASE WHEN responses >= answers_min THEN promoters END AS promoters,
+    CASE WHEN responses >= answers_min THEN passives END AS passives,
+    CASE WHEN responses >= answers_min THEN detractors END AS detractors,
+    CASE WHEN responses >= answers_min THEN 100 * (promoters - detractors)::DOUBLE / responses END AS nps,
+    CASE WHEN responses >= answers_min THEN
+        100 * sqrt(greatest(promoters + detractors - (promoters - detractors)::DOUBLE ** 2 / responses, 0)
+            / nullif(responses - 1, 0) / responses) END AS standard_error,
+    counted.not_requested
 FROM counted
 LEFT JOIN surveys AS survey ON survey.id = counted.survey_id;
 
@@ -3040,16 +3261,20 @@ LEFT JOIN named
     AND named.selected_index = CASE WHEN part.label IS NULL THEN part.selected_index END
 ),
 nps_answers AS (
+WITH timed AS (
+    SELECT *, created_at AS local_at
+    FROM current_responses
+    WHERE question_type = 'NPS' AND answer_number IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
+)
 SELECT
     response_group_uid, question_id, survey_id,
     coalesce(visitor_id::VARCHAR, visitor_uuid, response_group_uid) AS visitor_key,
     question_text, created_at,
-    created_at::DATE AS day,
-    date_trunc('week', created_at)::DATE AS week,
-    date_trunc('month', created_at)::DATE AS month,
+    local_at::DATE AS day,
+    date_trunc('week', local_at)::DATE AS week,
+    date_trunc('month', local_at)::DATE AS month,
     answer_number AS score
-FROM current_responses
-WHERE question_type = 'NPS' AND answer_number IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
+FROM timed
 ),
 likert_values AS (
 WITH counted AS (

@@ -105,3 +105,18 @@ SELECT created_at, survey_id, question_text, answer
 FROM search_answers('export')
 ORDER BY created_at DESC, response_group_uid, question_id
 LIMIT 50;
+
+-- 16. Which weeks of the NPS should be read with care, and why? A reason without a range concerns every week.
+SELECT nps.week, nps.responses, round(nps.nps, 1) AS nps, string_agg(DISTINCT doubt.reason, ', ' ORDER BY doubt.reason) AS reasons
+FROM nps_by_week AS nps
+LEFT JOIN untrusted AS doubt
+    ON coalesce(doubt.stream = 'responses', true)
+    AND coalesce(doubt.range_start < nps.week + INTERVAL 7 DAY, true) AND coalesce(doubt.range_end > nps.week, true)
+GROUP BY nps.week, nps.responses, nps.nps
+ORDER BY nps.week;
+
+-- 17. Does it get better for everybody? NPS by week for each plan, only weeks with three answers and more.
+SELECT segment_value AS plan, week, survey_name, question_id, responses, round(nps, 1) AS nps, round(standard_error, 1) AS standard_error
+FROM nps_by_week_and_segment('attribute:plan', answers_min := 3)
+WHERE nps IS NOT NULL
+ORDER BY survey_id, question_id, plan, week;

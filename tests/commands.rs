@@ -3,11 +3,15 @@
 mod asking;
 mod configured;
 mod exits;
+mod first_screen;
+mod found;
 mod moved;
 mod outputs;
 mod planning;
+mod progress;
 mod queries;
 mod query_types;
 mod secrets;
 mod signals;
 mod typos;
+mod vocabulary;

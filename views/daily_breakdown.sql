@@ -5,7 +5,7 @@
 -- A session that lasts past midnight is counted on both days, a visitor on every day: only answers may be added up.
 --
 -- Columns:
---   day: The day on which the answers were given, UTC.
+--   day: The day on which the answers were given, in the report time zone.
 --   survey_id: The survey; NULL when the answers name none.
 --   survey_name: Name of the survey; NULL when it is not known.
 --   sessions: Sessions with an answer on the day.
@@ -15,7 +15,7 @@
 --   skipped: Of these, skipped.
 WITH counted AS (
     SELECT
-        created_at::DATE AS day, survey_id,
+        {local created_at}::DATE AS day, survey_id,
         count(DISTINCT response_group_uid) AS sessions,
         count(DISTINCT visitor_id) AS visitors,
         count(*) AS answers,

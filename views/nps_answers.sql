@@ -2,7 +2,7 @@
 --
 -- One row: one answer to a question of type NPS; key (response_group_uid, question_id).
 -- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
--- Days, weeks and months are UTC; a week begins on Monday (ISO).
+-- Days, weeks and months are those of the report time zone, UTC by default; a week begins on Monday (ISO).
 --
 -- Columns:
 --   response_group_uid: The session.
@@ -15,13 +15,17 @@
 --   week: The Monday of its week.
 --   month: The first day of its month.
 --   score: The answer, 0 to 10.
+WITH timed AS (
+    SELECT *, {local created_at} AS local_at
+    FROM current_responses
+    WHERE question_type = 'NPS' AND answer_number IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
+)
 SELECT
     response_group_uid, question_id, survey_id,
     coalesce(visitor_id::VARCHAR, visitor_uuid, response_group_uid) AS visitor_key,
     question_text, created_at,
-    created_at::DATE AS day,
-    date_trunc('week', created_at)::DATE AS week,
-    date_trunc('month', created_at)::DATE AS month,
+    local_at::DATE AS day,
+    date_trunc('week', local_at)::DATE AS week,
+    date_trunc('month', local_at)::DATE AS month,
     answer_number AS score
-FROM current_responses
-WHERE question_type = 'NPS' AND answer_number IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
+FROM timed

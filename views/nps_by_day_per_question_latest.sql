@@ -9,7 +9,7 @@
 -- only, it is too small to be reliable.
 --
 -- Columns:
---   day: The day, UTC.
+--   day: The day, in the report time zone.
 --   survey_id: The survey; NULL when the answers name none.
 --   question_id: The question.
 --   survey_name: Name of the survey; NULL when it is not known.

@@ -8,7 +8,7 @@
 -- where s is the sample standard deviation of these values. With few answers, or answers of one kind only, it is too small to be reliable.
 --
 -- Columns:
---   month: The first day of the month, UTC.
+--   month: The first day of the month, in the report time zone.
 --   responses: Visitors who answered.
 --   promoters: Those with 9 or 10.
 --   passives: Those with 7 or 8.

@@ -7,7 +7,7 @@
 -- one kind only, it is too small to be reliable.
 --
 -- Columns:
---   month: The first day of the month, UTC.
+--   month: The first day of the month, in the report time zone.
 --   survey_id: The survey; NULL when the answers name none.
 --   question_id: The question.
 --   survey_name: Name of the survey; NULL when it is not known.

@@ -6,7 +6,7 @@
 -- where s is the sample standard deviation of these values. With few answers, or answers of one kind only, it is too small to be reliable.
 --
 -- Columns:
---   week: The Monday with which the week begins (ISO weeks), UTC.
+--   week: The Monday with which the week begins (ISO weeks), in the report time zone.
 --   responses: Answers that count.
 --   promoters: Those with 9 or 10.
 --   passives: Those with 7 or 8.

@@ -7,7 +7,7 @@
 -- only, it is too small to be reliable.
 --
 -- Columns:
---   week: The Monday with which the week begins (ISO weeks), UTC.
+--   week: The Monday with which the week begins (ISO weeks), in the report time zone.
 --   survey_id: The survey; NULL when the answers name none.
 --   question_id: The question.
 --   survey_name: Name of the survey; NULL when it is not known.

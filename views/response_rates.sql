@@ -2,13 +2,13 @@
 --
 -- One row: one survey on one day, by trigger, platform and first question. The counts may be added up; make shares anew
 -- from the sums. Left out: sessions from before the first webhook of a study or an answer: what was sent then is not
--- known. Without webhooks the view is empty. Webhooks are sent once and may be lost: one_source_share is the share that
+-- known. Without webhooks the view is empty: `studysync serve` receives them. Webhooks are sent once and may be lost: one_source_share is the share that
 -- one side alone knows. Sessions that scans have not reached yet are not counted as known by webhooks alone.
 --
 -- Columns:
 --   survey_id: The survey; NULL when the answers name none.
 --   survey_name: Name of the survey; NULL when it is not known.
---   day: The day of the first known event of the sessions, UTC.
+--   day: The day of the first known event of the sessions, in the report time zone.
 --   triggering_event: What made the service show the study.
 --   platform: How it was delivered.
 --   first_question_id: The question with which the session began; see session_stages.
@@ -35,7 +35,7 @@ WITH known AS (
 ),
 counted AS (
     SELECT
-        stage.survey_id, stage.begun_at::DATE AS day, stage.triggering_event, stage.platform, stage.first_question_id,
+        stage.survey_id, {local stage.begun_at}::DATE AS day, stage.triggering_event, stage.platform, stage.first_question_id,
         count(*) AS sessions,
         count(stage.sent_at) AS sent,
         count(stage.seen_at) AS seen,

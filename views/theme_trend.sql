@@ -5,7 +5,7 @@
 -- answers of several weeks, or of several surveys, may be added up; themed_answers of several themes may not.
 --
 -- Columns:
---   week: The Monday with which the week begins (ISO weeks), UTC, by when the answer was given.
+--   week: The Monday with which the week begins (ISO weeks), in the report time zone, by when the answer was given.
 --   survey_id: The survey; NULL when the themes name none.
 --   survey_name: Name of the survey; NULL when it is not known.
 --   theme: The theme.
@@ -14,7 +14,7 @@
 --   share: answers as a share of themed_answers, 0 to 1.
 WITH dated AS (
     SELECT
-        date_trunc('week', answered_at)::DATE AS week, survey_id, theme, (response_group_uid, question_id) AS answer
+        date_trunc('week', {local answered_at})::DATE AS week, survey_id, theme, (response_group_uid, question_id) AS answer
     FROM current_themes
 ),
 counted AS (

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Tests the status page of `serve` with headless Chromium: it follows a run without a reload,
 # reports a failed night, works on a phone, in dark mode, by keyboard and without scripts, and
-# axe-core finds nothing. Writes screenshots to a folder. Installs playwright-core and axe-core into
-# a folder that stays between runs, and, as root on Debian, Chromium.
+# axe-core finds nothing; and a report in light, dark and on a phone. Writes screenshots to a
+# folder. Installs playwright-core and axe-core into a folder that stays between runs, and, as
+# root on Debian, Chromium.
 # Usage: run.sh [PROGRAM [FOLDER]]
 set -euo pipefail
 cd "$(dirname "$0")/../.."

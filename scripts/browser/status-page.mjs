@@ -1,4 +1,4 @@
-// Tests the status page as a person sees it. Usage: node status-page.mjs PROGRAM FOLDER
+// Tests the status page and a report as a person sees them. Usage: node status-page.mjs PROGRAM FOLDER
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -70,7 +70,7 @@ try {
     await page.getByText(report.why).first().waitFor();
     assert.match(await page.locator("#verdict").innerText(), /Failing/);
     assert.ok((await page.locator("#verdict").innerText()).includes(report.hint), "it says what to do");
-    assert.equal(await page.title(), "Failing: studysync");
+    assert.equal(await page.title(), "Failing: studysync default");
     assert.deepEqual(await violations(page), []);
     await picture(page, "failed-light");
   });
@@ -95,6 +95,27 @@ try {
         assert.ok((await page.locator("#runs tbody tr").count()) >= 2, "all parts are there");
         return;
       }
+      assert.deepEqual(await violations(page), []);
+    });
+  }
+
+  under.command(["report", "--from", "90d", "--verbatims", "3", "--by", "browser", "--out", "report.html"], 0);
+  for (const [name, options] of [
+    ["report-light", { viewport: { width: 1280, height: 900 } }],
+    ["report-dark", { viewport: { width: 1280, height: 900 }, colorScheme: "dark" }],
+    ["report-phone", { viewport: PHONE }],
+  ]) {
+    await test(`${name}: it fits, axe finds nothing, and arrow keys show values`, async (open) => {
+      const { page } = await open(`file://${join(under.folder, "report.html")}`, options);
+      const wide = await page.evaluate(() => document.body.scrollWidth - document.documentElement.clientWidth);
+      assert.ok(wide <= 0, `nothing is wider than the window: ${wide}`);
+      const days = page.locator('input[name="answers-values"]');
+      await days.first().focus();
+      await page.keyboard.press("ArrowRight");
+      const shown = await days.nth(1).evaluate((day) => getComputedStyle(day, "::after").display);
+      assert.equal(shown, "block", "the next day shows its value");
+      await picture(page, name);
+      await page.evaluate(() => document.querySelectorAll("details").forEach((part) => (part.open = true)));
       assert.deepEqual(await violations(page), []);
     });
   }

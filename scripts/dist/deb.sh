@@ -34,7 +34,8 @@ studysync ($package) stable; urgency=medium
 
  -- $maintainer  $(date -u -R -d "@$SOURCE_DATE_EPOCH")
 END
-gzip -9n "$documents"/{changelog,changelog.Debian,README.md,install.md,sbom.cdx.json,THIRD-PARTY-LICENSES.txt}
+gzip -9n "$documents"/{changelog,changelog.Debian,README.md,sbom.cdx.json,THIRD-PARTY-LICENSES.txt}
+gzip -9n "$root"/usr/share/man/man1/*
 # In this format, a dot stands for an empty line of a text.
 sed 's/^/ /; s/^ $/ ./' LICENSE-MIT >"$work/mit"
 sed -e "/^@MIT@\$/{r $work/mit" -e 'd;}' packaging/debian/copyright.in >"$documents/copyright"

@@ -1,4 +1,4 @@
-"""Prints the configuration of the Debian package: what `studysync init` writes, with state and warehouse below /var/lib/studysync.
+"""Prints the configuration of the Debian package: what `studysync init --full` writes, with state and warehouse below /var/lib/studysync.
 
 Usage: debian_config.py PROGRAM
 """
@@ -28,7 +28,7 @@ KEYS = """# The package's units run as the user studysync, which must be able to
 
 def template(program: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([program, "init", "studysync.toml"], check=True, cwd=folder, stdout=subprocess.DEVNULL)
+        subprocess.run([program, "init", "--full", "studysync.toml"], check=True, cwd=folder, stdout=subprocess.DEVNULL)
         return (Path(folder) / "studysync.toml").read_text()
 
 

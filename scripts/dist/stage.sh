@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Copies the content of every package into the layout of /usr or /usr/local: the stripped program,
-# its library, completions and documents.
+# its library, completions, manual pages, documents and examples.
 #
 # Usage: stage.sh PROGRAM FOLDER
 set -euo pipefail
@@ -27,9 +27,12 @@ completions bash share/bash-completion/completions/studysync
 completions zsh share/zsh/site-functions/_studysync
 completions fish share/fish/vendor_completions.d/studysync.fish
 
+install -d "$stage/share/man/man1"
+"$stage/bin/studysync" completions --man "$stage/share/man/man1"
+
 documents=$stage/share/doc/studysync
 install -d "$documents" "$documents/systemd"
-install -m 644 README.md CHANGELOG.md docs/install.md LICENSE LICENSE-APACHE LICENSE-MIT "$documents"
+python3 scripts/dist/documents.py "$documents"
 install -m 644 packaging/systemd/* "$documents/systemd"
 python3 scripts/dist/sbom.py "$version" >"$documents/sbom.cdx.json"
 python3 scripts/dist/licences.py >"$documents/THIRD-PARTY-LICENSES.txt"

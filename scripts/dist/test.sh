@@ -48,6 +48,8 @@ test_tarball() {
     tar -xzf "$dist"/studysync-*.tar.gz -C "$work/usr-local" --strip-components=1
     ln -s "$work/usr-local/bin/studysync" "$work/link"
     clean "$work/link" --version
+    test -s "$work/usr-local/share/man/man1/studysync-backfill.1"
+    test -s "$work/usr-local/share/doc/studysync/examples/questions.sql"
     clean bash -c ". '$work/usr-local/share/bash-completion/completions/studysync' && complete -p studysync" >/dev/null
 }
 

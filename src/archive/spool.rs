@@ -9,7 +9,10 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::model::{DurableStep, Failpoints};
+use crate::{
+    files,
+    model::{DurableStep, Failpoints},
+};
 
 use super::{
     ArchiveError, FileHeader,
@@ -33,6 +36,8 @@ pub struct Spool {
     pages: usize,
     /// Level of zstd for the next pages.
     level: i32,
+    /// True if the folder's entry of the file is durable.
+    is_listed: bool,
     /// Bytes appended since the latest sync.
     unsynced_bytes: usize,
     synced_at: Instant,
@@ -98,7 +103,7 @@ impl SpoolContent {
 }
 
 impl Spool {
-    /// Creates the file with its header, durably. Replaces a file of the same name.
+    /// Creates the file with its header, which the first sync makes durable. Replaces a file of the same name.
     pub(super) fn create(path: &Path, header: &FileHeader, failpoints: Failpoints) -> Result<Spool, ArchiveError> {
         failpoints.hit(DurableStep::SpoolMade).map_err(ArchiveError::io("create", path))?;
         let mut file = OpenOptions::new()
@@ -110,13 +115,13 @@ impl Spool {
             .map_err(ArchiveError::io("create", path))?;
         frame::write_header(&mut file, header).map_err(ArchiveError::io("write", path))?;
         let header_bytes = file.stream_position().map_err(ArchiveError::io("write", path))?;
-        file.sync_all().map_err(ArchiveError::io("sync", path))?;
         Ok(Spool {
             file,
             path: path.to_owned(),
             header_bytes,
             pages: 0,
             level: frame::KEPT_LEVEL,
+            is_listed: false,
             unsynced_bytes: 0,
             synced_at: Instant::now(),
             failpoints,
@@ -146,6 +151,7 @@ impl Spool {
             header_bytes,
             pages: content.pages,
             level: frame::KEPT_LEVEL,
+            is_listed: false,
             unsynced_bytes: 0,
             synced_at: Instant::now(),
             failpoints,
@@ -222,6 +228,11 @@ impl Spool {
     pub fn sync(&mut self) -> Result<(), ArchiveError> {
         self.hit(DurableStep::SpoolSynced)?;
         self.file.sync_data().map_err(ArchiveError::io("sync", &self.path))?;
+        if !self.is_listed {
+            let folder = files::folder_of(&self.path);
+            files::sync_folder(folder).map_err(ArchiveError::io("sync", folder))?;
+            self.is_listed = true;
+        }
         self.unsynced_bytes = 0;
         self.synced_at = Instant::now();
         Ok(())
@@ -236,11 +247,10 @@ impl Spool {
         self.sync()
     }
 
-    /// Marks the scan as complete, durably.
+    /// Marks the scan as complete. [`super::Archive::note`] makes the mark and all pages durable before the commit.
     pub fn complete(&mut self) -> Result<(), ArchiveError> {
         self.hit(DurableStep::SpoolCompleted)?;
-        self.file.write_all(&frame::end_frame()).map_err(ArchiveError::io("write", &self.path))?;
-        self.sync()
+        self.file.write_all(&frame::end_frame()).map_err(ArchiveError::io("write", &self.path))
     }
 
     fn hit(&self, step: DurableStep) -> Result<(), ArchiveError> {

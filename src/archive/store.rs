@@ -1,6 +1,7 @@
 //! The archive folder: the path of each scan's file, its move after the commit, and its expiry.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, OpenOptions},
     io::{self, Write},
     path::{Path, PathBuf},
@@ -61,16 +62,14 @@ impl Archive {
         Archive { failpoints, ..self }
     }
 
-    /// Creates the spool of a scan, durably.
+    /// Creates the spool of a scan. Its first sync makes it durable.
     pub fn begin(&self, scan: &Scan) -> Result<Spool, ArchiveError> {
         let header = FileHeader {
             base_url: self.settings.base_url.clone(),
             environment: self.settings.environment.clone(),
             scan: scan.clone(),
         };
-        let spool = Spool::create(&self.under_way(&scan.id), &header, self.failpoints.clone())?;
-        sync_folder(&self.under_way_folder())?;
-        Ok(spool)
+        Spool::create(&self.under_way(&scan.id), &header, self.failpoints.clone())
     }
 
     /// Opens the spool of an unfinished scan. `None` if the file is missing, has no valid header or belongs to another
@@ -84,8 +83,8 @@ impl Archive {
         }
     }
 
-    /// Appends a commit note to the spool of a complete scan, durably. The note says how the scan will be committed. If
-    /// the write fails, the file is cut to its old size.
+    /// Appends a commit note to the spool of a complete scan, and makes the whole spool durable. The note says how the
+    /// scan will be committed. If the write fails, the file is cut to its old size.
     pub fn note(&self, scan: &ScanId, note: &[u8]) -> Result<(), ArchiveError> {
         let path = self.under_way(scan);
         let mut file = OpenOptions::new().append(true).open(&path).map_err(ArchiveError::io("open", &path))?;
@@ -95,24 +94,32 @@ impl Archive {
             // Reading would end at a torn note and miss the next note.
             file.set_len(valid_bytes).ok();
             ArchiveError::io("write", &path)(error)
-        })
+        })?;
+        sync_folder(&self.under_way_folder())
     }
 
-    /// Moves the spool into the archive after the commit, or removes the spool if pages are not kept.
-    pub fn archive_spool(&self, scan: &Scan) -> Result<(), ArchiveError> {
-        let from = self.under_way(&scan.id);
-        if !self.settings.keeps_pages {
-            return self.discard(&scan.id);
+    /// Moves the spools of committed scans into the archive, or removes them if pages are not kept. Each folder is
+    /// synced once.
+    pub fn archive_spools<'a>(&self, scans: impl IntoIterator<Item = &'a Scan>) -> Result<(), ArchiveError> {
+        let mut folders = BTreeSet::new();
+        for scan in scans {
+            if !self.settings.keeps_pages {
+                self.discard(&scan.id)?;
+                continue;
+            }
+            let (from, to) = (self.under_way(&scan.id), self.committed_path(scan));
+            let folder = files::folder_of(&to);
+            if folders.insert(folder.to_owned()) {
+                files::create_folders(folder).map_err(ArchiveError::io("create", folder))?;
+            }
+            self.failpoints.hit(DurableStep::SpoolArchived).map_err(ArchiveError::io("move", &from))?;
+            match files::move_over_unsynced(&from, &to) {
+                // An earlier run has moved the spool and was killed before the checkpoint.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                outcome => outcome.map_err(ArchiveError::io("move", &from))?,
+            }
         }
-        let to = self.committed_path(scan);
-        let folder = to.parent().unwrap_or(&self.settings.root);
-        files::create_folders(folder).map_err(ArchiveError::io("create", folder))?;
-        self.failpoints.hit(DurableStep::SpoolArchived).map_err(ArchiveError::io("move", &from))?;
-        match files::move_over(&from, &to) {
-            // An earlier run has moved the spool and was killed before the checkpoint.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => sync_folder(folder),
-            outcome => outcome.map_err(ArchiveError::io("move", &from)),
-        }
+        folders.iter().try_for_each(|folder| sync_folder(folder))
     }
 
     /// Removes the spool of a scan that will not be committed.

@@ -157,7 +157,7 @@ fn p9_a_damaged_frame_of_a_committed_file_is_an_error() {
     fs::write(&under_way, &whole[..first + 20]).unwrap();
     assert_eq!(count(&under_way).unwrap().pages, 0);
     fs::write(&under_way, &whole).unwrap();
-    archive.archive_spool(&scan).unwrap();
+    archive.archive_spools([&scan]).unwrap();
     let [committed] = &archive.committed().unwrap()[..] else { panic!("one file") };
     assert_eq!(count(committed).unwrap().pages, 2);
     let mut bytes = fs::read(committed).unwrap();
@@ -184,8 +184,8 @@ fn committed_pages_move_to_their_month_and_expire() {
     let folder = tempfile::tempdir().unwrap();
     let (archive, scan) = (archive(folder.path(), true), scan());
     archive.begin(&scan).unwrap().complete().unwrap();
-    archive.archive_spool(&scan).unwrap();
-    archive.archive_spool(&scan).unwrap();
+    archive.archive_spools([&scan]).unwrap();
+    archive.archive_spools([&scan]).unwrap();
     let files = archive.committed().unwrap();
     assert_eq!(files, [folder.path().join(format!("responses/2026-01/{}.pages", scan.id))]);
     assert_eq!(archive.expire(scan.started_ms + 29 * 86_400_000).unwrap(), 0);
@@ -198,7 +198,7 @@ fn pages_are_removed_after_the_commit_without_an_archive() {
     let folder = tempfile::tempdir().unwrap();
     let (archive, scan) = (archive(folder.path(), false), scan());
     archive.begin(&scan).unwrap().complete().unwrap();
-    archive.archive_spool(&scan).unwrap();
+    archive.archive_spools([&scan]).unwrap();
     assert!(!archive.under_way(&scan.id).exists());
     assert!(archive.committed().unwrap().is_empty());
 }

@@ -10,8 +10,8 @@ use clap::{
 use crate::model::WarehouseKind;
 
 use super::{
-    check, completions, demo, diff, erase, exit, forget, health, init, person, plan, printer::write_stderr, query,
-    rebind, replay, report, sandbox, schema, serve, status, sync, users, verify,
+    check, completions, config, demo, diff, erase, exit, forget, health, init, person, plan, query, rebind, replay,
+    report, sandbox, schema, serve, status, sync, users, verify,
 };
 
 /// Keeps a warehouse in step with a study feedback service.
@@ -19,7 +19,7 @@ use super::{
 #[command(name = "studysync", version, max_term_width = 80)]
 #[command(after_help = exit::ALL_CODES)]
 pub(super) struct Cli {
-    /// Configuration file [default: STUDYSYNC_CONFIG, else studysync.toml if it exists]
+    /// Configuration file [default: STUDYSYNC_CONFIG, else ./studysync.toml, else /etc/studysync/studysync.toml]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
     pub config: Option<PathBuf>,
 
@@ -55,6 +55,7 @@ pub(super) enum LogFormatArg {
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     Init(init::InitArgs),
+    Config(config::ConfigArgs),
     Check(check::CheckArgs),
     Plan(plan::PlanArgs),
     Sync(sync::SyncArgs),
@@ -116,28 +117,39 @@ pub fn accepts(arguments: &[&str]) -> Result<(), String> {
     }
 }
 
-/// Prints an error of clap and ends the program. If the command does not have a flag but another command has it, a
-/// first message says so.
+/// Prints an error of clap and ends the program. If the command does not have a flag but another command has it, the
+/// error names the commands that have it.
 pub(super) fn exit_with(error: &clap::Error) -> ArgMatches {
     let flag = match (error.kind(), error.get(ContextKind::InvalidArg)) {
         (ErrorKind::UnknownArgument, Some(ContextValue::String(flag))) => Some(flag.as_str()),
         _ => None,
     };
     let name = std::env::args().skip(1).find(|word| build().find_subcommand(word).is_some());
-    if let (Some(flag), Some(name)) = (flag.filter(|flag| is_known(flag)), name) {
-        write_stderr(&format!("error: `studysync {name}` has no {flag}: other commands have it\n\n"));
+    if let (Some(flag), Some(name)) = (flag, name)
+        && let Some(hint) = other_command(&name, flag)
+    {
+        let problem = format!("`studysync {name}` has no {flag}");
+        // A failure to write is ignored, because the exit code still shows the result.
+        exit::write_error(&mut anstream::stderr(), &problem, Some(&hint)).ok();
+        std::process::exit(error.exit_code());
     }
     error.exit()
 }
 
-/// Returns true if any command has the flag.
-fn is_known(flag: &str) -> bool {
-    let name = flag.trim_start_matches("--");
-    let name = name.split_once('=').map_or(name, |(name, _)| name);
+/// Returns which commands have a flag that the command `name` does not have; `None` if no command has it.
+fn other_command(name: &str, flag: &str) -> Option<String> {
+    let flag = flag.trim_start_matches("--");
+    let flag = flag.split_once('=').map_or(flag, |(flag, _)| flag);
+    if name == "sync" && ["from", "since", "to", "until"].contains(&flag) {
+        return Some("`sync` pulls what is new; `studysync backfill --from DATE` pulls a range".to_owned());
+    }
     let has_name = |arg: &Arg| {
-        arg.get_long() == Some(name) || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&name))
+        arg.get_long() == Some(flag) || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&flag))
     };
-    build().get_subcommands().any(|command| command.get_arguments().any(has_name))
+    let cli = build();
+    let having = cli.get_subcommands().filter(|command| command.get_arguments().any(has_name));
+    let having: Vec<String> = having.map(|command| format!("`{}`", command.get_name())).collect();
+    (!having.is_empty()).then(|| format!("--{flag} is a flag of {}", having.join(", ")))
 }
 
 #[cfg(test)]
@@ -181,7 +193,12 @@ mod tests {
 
     #[test]
     fn a_flag_of_another_command_is_known() {
-        assert!(is_known("--stream") && is_known("--max-requests=3") && !is_known("--streams"));
+        assert_eq!(
+            other_command("init", "--accept-vanished=3").unwrap(),
+            "--accept-vanished is a flag of `sync`, `backfill`"
+        );
+        assert!(other_command("sync", "--since").unwrap().contains("studysync backfill --from DATE"));
+        assert_eq!(other_command("query", "--streams"), None);
     }
 
     #[test]

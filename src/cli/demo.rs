@@ -69,13 +69,14 @@ pub(super) fn run(args: &DemoArgs, context: Context) -> Result<u8, CommandError>
     demo.query(WHAT_CHANGED)?;
     demo.query(ONE_EDIT)?;
     demo.query(STATUS_CHANGES)?;
-    demo.explain("Three questions, in plain SQL. What is our NPS by month?")?;
-    demo.query(NPS_BY_MONTH)?;
-    demo.explain("Which options do people choose?")?;
+    demo.explain("Is everything in the warehouse?")?;
+    demo.studysync(&["status"])?;
+    demo.explain("Three questions, in plain SQL. Which options do people choose?")?;
     demo.query(CHOICES)?;
     demo.explain("Which themes do answers have?")?;
     demo.query(THEMES)?;
-    demo.studysync(&["status"])?;
+    demo.explain("What is our NPS by month?")?;
+    demo.query(NPS_BY_MONTH)?;
     demo.explain(&format!(
         "This took {:.0} s. The folder {} has the warehouses (warehouse.duckdb, parquet/) and the configuration.\n\
          To explore the data, paste:\n\n{}\nRemove the folder when you are done.",

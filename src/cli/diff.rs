@@ -11,7 +11,7 @@ use crate::report::{
 
 use super::{
     CommandError, Context,
-    flags::{LocationArgs, SurveyArgs, between, parse_moment},
+    flags::{LocalMoment, LocationArgs, SurveyArgs, TimeZoneArgs, between, parse_local_moment},
     warehouse::open_for_surveys,
 };
 
@@ -43,13 +43,13 @@ const LABEL_COLUMNS: usize = 26;
   studysync diff --since yesterday
   studysync diff --since 2026-03 --until 2026-04 --json")]
 pub(super) struct DiffArgs {
-    /// The earlier moment: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds
-    #[arg(long, value_name = "DATE", value_parser = parse_moment)]
-    since: i64,
+    /// The earlier moment: 2026-01-31, 2026-01, 2026, 7d, 6mo, 3y, yesterday or RFC 3339
+    #[arg(long, alias = "from", value_name = "DATE", value_parser = parse_local_moment)]
+    since: LocalMoment,
 
     /// The later moment [default: now]
-    #[arg(long, value_name = "DATE", value_parser = parse_moment)]
-    until: Option<i64>,
+    #[arg(long, alias = "to", value_name = "DATE", value_parser = parse_local_moment)]
+    until: Option<LocalMoment>,
 
     /// Print one JSON object on stdout
     #[arg(long)]
@@ -60,11 +60,15 @@ pub(super) struct DiffArgs {
 
     #[command(flatten)]
     surveys: SurveyArgs,
+
+    #[command(flatten)]
+    time_zone: TimeZoneArgs,
 }
 
 pub(super) fn run(args: &DiffArgs, context: Context) -> Result<u8, CommandError> {
-    let between = between(args.since, args.until)?;
-    let settings = args.locations.settings(&context).surveys(&args.surveys).build()?;
+    let settings = args.locations.settings(&context).surveys(&args.surveys).time_zone(&args.time_zone).build()?;
+    let until_ms = args.until.as_ref().map(|until| until.ms(&settings)).transpose()?;
+    let between = between(args.since.ms(&settings)?, until_ms)?;
     let mut reader = open_for_surveys(&settings, "compare")?;
     let changes = changes(&mut reader, &settings.surveys, between)?;
     drop(reader);

@@ -2,7 +2,6 @@
 
 use std::io;
 
-use super::wrapping::{terminal_width, wrapped};
 use crate::{
     erase::EraseError,
     files::{FileAccess, FileError, refusal_hint},
@@ -11,6 +10,8 @@ use crate::{
     pipeline::{PipelineError, chain},
     serve::ServeError,
 };
+
+use super::terminal::{styled_error, styled_hint, wrapped_for_terminal};
 
 /// The exit codes in the help of the program.
 pub(super) const ALL_CODES: &str = "Exit codes: 0 done; 1 failed; 2 usage or configuration; 3 done, but something needs attention; \
@@ -93,16 +94,7 @@ impl CommandError {
 
     /// Writes the error with its causes, and the hint. `anstream` removes the colours if the output cannot show them.
     fn write_to(&self, out: &mut impl io::Write) -> io::Result<()> {
-        let styles = clap::builder::Styles::styled();
-        let (error, hint) = (styles.get_error(), styles.get_valid());
-        // A message with lines of its own, as of a SQL error, points at columns.
-        let columns = terminal_width().filter(|_| !self.chain().contains('\n'));
-        let line = |text: String| wrapped(&text, columns);
-        writeln!(out, "{}", line(format!("{error}error:{error:#} {}", self.chain())))?;
-        match self.hint() {
-            Some(text) => writeln!(out, "{}", line(format!("{hint}hint:{hint:#} {text}"))),
-            None => Ok(()),
-        }
+        write_error(out, &self.chain(), self.hint())
     }
 
     /// Returns the error and its causes on one line.
@@ -121,6 +113,15 @@ impl CommandError {
             _ => return None,
         })
     }
+}
+
+/// Writes an error and its hint, each on one line. On a terminal, long lines are wrapped.
+pub(super) fn write_error(out: &mut impl io::Write, error: &str, hint: Option<&str>) -> io::Result<()> {
+    let hint = hint.map(|hint| format!("{} {hint}\n", styled_hint("hint:"))).unwrap_or_default();
+    let error = format!("{} {error}\n", styled_error("error:"));
+    // A message of several lines is not wrapped: that of a SQL error points at columns.
+    let error = if error.trim_end().contains('\n') { error } else { wrapped_for_terminal(&error) };
+    write!(out, "{error}{}", wrapped_for_terminal(&hint))
 }
 
 impl Fault for CommandError {

@@ -7,9 +7,11 @@ use clap::{Arg, ArgMatches, Args, FromArgMatches, value_parser};
 use crate::{
     clock,
     config::{self, ArchiveChoice, Overrides, Settings},
-    model::{self, DAY_MS, Stream, WarehouseKind, WarehousePaths, parse_duration},
+    erase::{EraseError, EraseRequest},
+    model::{self, DAY_MS, IdentifierKind, Stream, TimeZone, WarehouseKind, WarehousePaths, parse_duration},
     pipeline::unknown_in_warehouse,
     report::ComparedTimes,
+    schema,
 };
 
 use super::{CommandError, Context, printer::write_stderr};
@@ -84,7 +86,7 @@ pub(super) struct StreamArgs {
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct SurveyArgs {
     /// Only answers and themes of this survey; repeatable
-    #[arg(long = "survey", visible_alias = "study", value_name = "ID", help_heading = "Selection")]
+    #[arg(long = "survey", visible_alias = "study", value_name = "ID", value_parser = parse_survey, help_heading = "Selection")]
     pub surveys: Vec<i64>,
 }
 
@@ -96,6 +98,61 @@ pub(super) struct SelectionArgs {
 
     #[command(flatten)]
     pub surveys: SurveyArgs,
+}
+
+/// The time zone of days and weeks.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(super) struct TimeZoneArgs {
+    /// Time zone of days and weeks, such as Europe/Berlin [default: report_time_zone of the configuration, else that of
+    /// the DuckDB file, else UTC]
+    #[arg(long, value_name = "ZONE")]
+    pub time_zone: Option<TimeZone>,
+}
+
+/// A moment of the command line whose days are those of the report time zone.
+#[derive(Clone, Debug)]
+pub(super) struct LocalMoment(String);
+
+impl LocalMoment {
+    /// Returns epoch milliseconds.
+    ///
+    /// # Errors
+    /// The moment is before 1970.
+    pub fn ms(&self, settings: &Settings) -> Result<i64, CommandError> {
+        let zone = settings.warehouse.report_time_zone.unwrap_or_default();
+        zone.parse_moment(&self.0, clock::now_ms()).map_err(CommandError::Usage)
+    }
+}
+
+/// Checks a moment of the command line.
+pub(super) fn parse_local_moment(text: &str) -> Result<LocalMoment, String> {
+    parse_moment(text).map(|_| LocalMoment(text.to_owned()))
+}
+
+/// The people that a command names.
+#[derive(Args, Clone, Debug, Default)]
+pub(super) struct PeopleArgs {
+    /// Your own id of a person; repeatable
+    #[arg(long = "user-id", value_name = "ID", help_heading = "Who")]
+    user_ids: Vec<String>,
+
+    /// A mail address; repeatable
+    #[arg(long = "email", value_name = "ADDRESS", help_heading = "Who")]
+    emails: Vec<String>,
+
+    /// A visitor's UUID, or the visitor's number in responses; repeatable
+    #[arg(long = "visitor-id", value_name = "ID", help_heading = "Who")]
+    visitor_ids: Vec<String>,
+}
+
+impl PeopleArgs {
+    /// Adds the people to a request. Fails if an identifier is not usable.
+    pub fn add_to(&self, request: &mut EraseRequest) -> Result<(), EraseError> {
+        let named = (self.user_ids.iter().map(|id| (IdentifierKind::UserId, id)))
+            .chain(self.emails.iter().map(|email| (IdentifierKind::Email, email)))
+            .chain(self.visitor_ids.iter().map(|id| (IdentifierKind::VisitorUuid, id)));
+        named.into_iter().try_for_each(|(kind, text)| request.add_person(kind, text))
+    }
 }
 
 /// Limits of a run.
@@ -121,7 +178,13 @@ pub(super) struct LimitArgs {
 impl LocationArgs {
     /// Returns a builder for the settings of the command, with these flags and `--config`.
     pub fn settings(&self, context: &Context) -> SettingsBuilder {
-        SettingsBuilder(Overrides {
+        let is_announced = context.config.is_none() && !context.is_quiet && !context.progress.is_hidden();
+        SettingsBuilder { overrides: self.overrides(context), is_announced }
+    }
+
+    /// Returns these flags and `--config`.
+    pub fn overrides(&self, context: &Context) -> Overrides {
+        Overrides {
             config: context.config.clone(),
             base_url: self.base_url.clone(),
             api_key_file: self.api_key_file.clone(),
@@ -129,20 +192,31 @@ impl LocationArgs {
             state: self.state.clone(),
             archive: self.archive.clone(),
             ..Overrides::default()
-        })
+        }
     }
 }
 
 /// Collects the flags of a command that override settings.
-pub(super) struct SettingsBuilder(Overrides);
+pub(super) struct SettingsBuilder {
+    overrides: Overrides,
+    /// True if a terminal shows which configuration file was found.
+    is_announced: bool,
+}
 
 impl SettingsBuilder {
-    pub fn streams(self, args: &StreamArgs) -> SettingsBuilder {
-        SettingsBuilder(Overrides { streams: args.streams.clone(), ..self.0 })
+    pub fn streams(mut self, args: &StreamArgs) -> SettingsBuilder {
+        self.overrides.streams.clone_from(&args.streams);
+        self
     }
 
-    pub fn surveys(self, args: &SurveyArgs) -> SettingsBuilder {
-        SettingsBuilder(Overrides { surveys: args.surveys.clone(), ..self.0 })
+    pub fn surveys(mut self, args: &SurveyArgs) -> SettingsBuilder {
+        self.overrides.surveys.clone_from(&args.surveys);
+        self
+    }
+
+    pub fn time_zone(mut self, args: &TimeZoneArgs) -> SettingsBuilder {
+        self.overrides.time_zone = args.time_zone;
+        self
     }
 
     pub fn selection(self, args: &SelectionArgs) -> SettingsBuilder {
@@ -151,12 +225,27 @@ impl SettingsBuilder {
 
     pub fn limits(self, args: &LimitArgs) -> SettingsBuilder {
         let LimitArgs { concurrency, deadline, max_requests, ignore_rate_limit } = *args;
-        SettingsBuilder(Overrides { concurrency, deadline, max_requests, ignore_rate_limit, ..self.0 })
+        let overrides = Overrides { concurrency, deadline, max_requests, ignore_rate_limit, ..self.overrides };
+        SettingsBuilder { overrides, ..self }
     }
 
-    /// Returns the settings: the collected flags over environment, file and defaults.
+    /// Returns the settings: the collected flags over environment, file and defaults. The views of this process are in
+    /// their time zone.
     pub fn build(self) -> Result<Settings, CommandError> {
-        Ok(config::resolve(self.0)?)
+        require_folders(&self.overrides.warehouses)?;
+        let settings = config::resolve(self.overrides)?;
+        if let Some(zone) = settings.warehouse.report_time_zone {
+            schema::set_report_time_zone(zone);
+        }
+        if let Some(path) = &settings.config {
+            let file = path.display();
+            match self.is_announced {
+                true => write_stderr(&format!("configuration: {file}\n")),
+                // A job that prints something sends mail; a run names the file in its first log line.
+                false => tracing::debug!(%file, "configuration read"),
+            }
+        }
+        Ok(settings)
     }
 }
 
@@ -165,6 +254,21 @@ pub(super) fn warn_of_unknown_surveys(settings: &Settings) -> bool {
     let Some(unknown) = unknown_in_warehouse(&settings.warehouse, &settings.surveys) else { return false };
     write_stderr(&format!("{unknown} (in the warehouse; `sync --survey` asks the service)\n"));
     true
+}
+
+/// Fails if the folder of a warehouse that a flag names does not exist. A run could create the folder, but a path on
+/// the command line is more often mistyped than new.
+fn require_folders(warehouses: &WarehousePaths) -> Result<(), CommandError> {
+    for (kind, path) in warehouses {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| matches!(folder.try_exists(), Ok(false))) {
+            let (flag, folder) = (kind.name(), folder.display());
+            return Err(CommandError::Usage(format!(
+                "--{flag}: there is no folder {folder}; correct the path, or create the folder: mkdir -p '{folder}'"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Checks the range of `--from` and `--to`, epoch milliseconds.
@@ -200,6 +304,14 @@ pub(super) fn between(since_ms: i64, until_ms: Option<i64>) -> Result<ComparedTi
 /// Parses a moment of the command line. Returns epoch milliseconds.
 pub(super) fn parse_moment(text: &str) -> Result<i64, String> {
     model::parse_moment(text, clock::now_ms())
+}
+
+/// Parses the number of a survey.
+fn parse_survey(text: &str) -> Result<i64, String> {
+    let number = text.trim().parse().ok().filter(|id: &i64| *id >= 0);
+    number.ok_or_else(|| {
+        "expected the number of a survey, such as 4100; `studysync query \"SELECT id, name FROM surveys\"` lists them".to_owned()
+    })
 }
 
 fn parse_archive(text: &str) -> Result<ArchiveChoice, String> {

@@ -3,6 +3,7 @@
 mod check;
 mod command_line;
 mod completions;
+mod config;
 mod demo;
 mod diff;
 mod erase;
@@ -27,10 +28,10 @@ mod service_profile;
 mod signals;
 mod status;
 mod sync;
+mod terminal;
 mod users;
 mod verify;
 mod warehouse;
-mod wrapping;
 
 use std::process::ExitCode;
 
@@ -57,10 +58,11 @@ pub fn main() -> ExitCode {
     let matches = command_line::build().try_get_matches().unwrap_or_else(|error| command_line::exit_with(&error));
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let progress = progress::on_stderr();
-    let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    let level = match (cli.quiet, cli.verbose, is_terminal) {
+    // On a terminal, the progress line replaces the log lines of a run. `serve` has only log lines.
+    let has_progress_line =
+        std::io::IsTerminal::is_terminal(&std::io::stderr()) && !matches!(cli.command, Command::Serve(_));
+    let level = match (cli.quiet, cli.verbose, has_progress_line) {
         (true, ..) => Level::ERROR,
-        // A terminal shows the progress line instead.
         (_, 0, true) => Level::WARN,
         (_, 0, false) | (_, 1, true) => Level::INFO,
         _ => Level::DEBUG,
@@ -89,6 +91,7 @@ fn run(command: Command, context: Context) -> Result<u8, CommandError> {
         Command::Report(args) => report::run(&args, context),
         Command::Diff(args) => diff::run(&args, context),
         Command::Rebind(args) => rebind::run(&args, context),
+        Command::Config(args) => config::run(&args, context),
         Command::Schema(args) => schema::run(&args, context),
         Command::Completions(args) => completions::run(&args, command_line::build(), context),
         Command::Health(args) => health::run(&args, context),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use uuid::fmt::Hyphenated;
 
 use crate::{
     erase::{Erase, EraseError, EraseRequest, PersonExport},
@@ -10,7 +11,11 @@ use crate::{
     pipeline::{System, flush_deliveries, until_stopped},
 };
 
-use super::{CommandError, Context, flags::LocationArgs, signals::SignalHandler};
+use super::{
+    CommandError, Context,
+    flags::{LocationArgs, PeopleArgs},
+    signals::SignalHandler,
+};
 
 /// Maximum lines of linked identifiers in the text; `--json` prints all.
 const LINES_SHOWN: usize = 40;
@@ -40,17 +45,8 @@ pub(super) struct PersonArgs {
     #[arg(value_name = "ID", help_heading = "Who", required_unless_present_any = ["user_ids", "emails", "visitor_ids"])]
     id: Option<String>,
 
-    /// Your own id of the person; repeatable
-    #[arg(long = "user-id", value_name = "ID", help_heading = "Who")]
-    user_ids: Vec<String>,
-
-    /// A mail address of the person; repeatable
-    #[arg(long = "email", value_name = "ADDRESS", help_heading = "Who")]
-    emails: Vec<String>,
-
-    /// A visitor's UUID, or the visitor's number in responses; repeatable
-    #[arg(long = "visitor-id", value_name = "ID", help_heading = "Who")]
-    visitor_ids: Vec<String>,
+    #[command(flatten)]
+    people: PeopleArgs,
 
     /// New folder to write to
     #[arg(long, value_name = "FOLDER")]
@@ -89,29 +85,18 @@ pub(super) async fn run(args: PersonArgs, context: Context) -> Result<u8, Comman
 /// that it fits.
 fn request(args: &PersonArgs) -> Result<EraseRequest, EraseError> {
     let mut request = EraseRequest { local_only: true, only_exports: true, ..EraseRequest::default() };
-    let named = (args.user_ids.iter().map(|id| (IdentifierKind::UserId, id)))
-        .chain(args.emails.iter().map(|email| (IdentifierKind::Email, email)))
-        .chain(args.visitor_ids.iter().map(|id| (IdentifierKind::VisitorUuid, id)));
-    for (kind, text) in named {
-        request.add_person(kind, text)?;
-    }
+    args.people.add_to(&mut request)?;
     if let Some(id) = &args.id {
         request.add_person(IdentifierKind::UserId, id)?;
         if id.contains('@') {
             // A text that is no mail address may still be a user id.
             request.add_person(IdentifierKind::Email, id).ok();
         }
-        if is_uuid(id) {
+        if id.parse::<Hyphenated>().is_ok() {
             request.add_person(IdentifierKind::VisitorUuid, id)?;
         }
     }
     Ok(request)
-}
-
-fn is_uuid(text: &str) -> bool {
-    let groups: Vec<&str> = text.split('-').collect();
-    groups.iter().map(|group| group.len()).eq([8, 4, 4, 4, 12])
-        && groups.iter().all(|group| group.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 /// Returns the summary as text.

@@ -13,7 +13,7 @@ use crate::files::{Access, Output};
 
 use super::{
     CommandError,
-    wrapping::{terminal_width, wrapped},
+    terminal::{styled_hint, wrapped_for_terminal},
 };
 
 /// The global options of the command line, and the outputs for data and messages.
@@ -30,7 +30,7 @@ impl Context {
     /// Writes a message for people to stderr, unless `--quiet` is set.
     pub fn message(&self, text: &str) {
         if !self.is_quiet {
-            self.progress.suspend(|| write_stderr(&wrapped(text, terminal_width())));
+            self.progress.suspend(|| write_stderr(&wrapped_for_terminal(text)));
         }
     }
 
@@ -92,7 +92,7 @@ impl Printer {
 
     /// Writes a text for people as [`Printer::print`] does. On a terminal, breaks long lines at blanks.
     pub fn print_wrapped(&self, text: &str) -> Result<(), CommandError> {
-        self.print(&wrapped(text, terminal_width()))
+        self.print(&wrapped_for_terminal(text))
     }
 
     /// Writes a text, and a line end if the text has none. Removes colours unless stdout shows them. Succeeds if the
@@ -151,20 +151,6 @@ impl Printer {
 /// shows the result.
 pub(super) fn write_stderr(text: &str) {
     anstream::stderr().write_all(text.as_bytes()).ok();
-}
-
-/// Returns the text in the colours of `error:`.
-pub(super) fn styled_error(text: &str) -> String {
-    let styles = clap::builder::Styles::styled();
-    let error = styles.get_error();
-    format!("{error}{text}{error:#}")
-}
-
-/// Returns the text in the colours of `hint:`.
-pub(super) fn styled_hint(text: &str) -> String {
-    let styles = clap::builder::Styles::styled();
-    let hint = styles.get_valid();
-    format!("{hint}{text}{hint:#}")
 }
 
 /// Calls `write` with the file, or with stdout if there is no file, and returns its value.

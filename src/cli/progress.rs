@@ -81,7 +81,7 @@ pub(super) fn show_run(context: &Context, progress: Arc<Progress>, source: &Sour
         true => tokio::spawn(async move {
             log_progress(move || meter.read()).await;
         }),
-        false => tokio::spawn(draw(move || meter.read().line(), line)),
+        false => tokio::spawn(draw(move || meter.read().line(usize::from(Term::stderr().size().1)), line)),
     })
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use clap::Args;
 
 use crate::{
-    model::{Stream, Window},
+    model::{Stream, Window, format_elapsed},
     pipeline::{Replay, ReplayProgress, ReplayReport, ReplayRequest, until_stopped},
 };
 
@@ -36,12 +36,12 @@ use super::{
   studysync replay
   studysync replay --from 2026-03 --to 2026-04")]
 pub(super) struct ReplayArgs {
-    /// Start of the range: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds [default: the beginning]
-    #[arg(long, value_name = "DATE", value_parser = parse_moment)]
+    /// Start of the range: 2026-01-31, 2026-01, 2026, 7d, 6mo, 3y, yesterday or RFC 3339 [default: the beginning]
+    #[arg(long, alias = "since", value_name = "DATE", value_parser = parse_moment)]
     from: Option<i64>,
 
     /// End of the range, exclusive [default: the end]
-    #[arg(long, value_name = "DATE", value_parser = parse_moment)]
+    #[arg(long, alias = "until", value_name = "DATE", value_parser = parse_moment)]
     to: Option<i64>,
 
     /// Print one JSON object on stdout when the replay ends
@@ -62,7 +62,8 @@ pub(super) async fn run(args: ReplayArgs, context: Context) -> Result<u8, Comman
     let signals = SignalHandler::start();
     let (stop, replay_progress) = (signals.token(), Arc::new(ReplayProgress::default()));
     let shown = Arc::clone(&replay_progress);
-    let progress_line = progress::show_text(&context, move || progress_text(&shown));
+    let started = std::time::Instant::now();
+    let progress_line = progress::show_text(&context, move || progress_text(&shown, started.elapsed().as_secs()));
     let replay = until_stopped(&stop, move || Replay::open(settings, request)).await??;
     let token = stop.clone();
     let replayed = tokio::task::spawn_blocking(move || replay.execute(&token, &replay_progress)).await;
@@ -89,11 +90,17 @@ fn range_of(args: &ReplayArgs) -> Result<Option<Window>, CommandError> {
     Ok(Some(Window::new(args.from.unwrap_or(i64::MIN), args.to.unwrap_or(i64::MAX))))
 }
 
-fn progress_text(progress: &ReplayProgress) -> String {
+fn progress_text(progress: &ReplayProgress, elapsed_secs: u64) -> String {
     let now = progress.snapshot();
     let percent = now.scans_done * 100 / now.scans.max(1);
     let (done, all, pages, records) = (now.scans_done, now.scans, now.pages_done, now.records_done);
-    format!("{percent}%  {done}/{all} scans  {pages} pages  {records} records")
+    let elapsed = format_elapsed(elapsed_secs);
+    let phase = match now.phase {
+        Some(phase) => format!("  {phase}"),
+        None if now.scans > 0 && done == all => "  completing the tables".to_owned(),
+        None => String::new(),
+    };
+    format!("{elapsed}  {percent}%  {done}/{all} scans  {pages} pages  {records} records{phase}")
 }
 
 fn summary(report: &ReplayReport) -> String {

@@ -1,21 +1,28 @@
 //! `studysync report`: writes an HTML page about the warehouse.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use clap::Args;
+use clap::{Args, FromArgMatches};
 
 use crate::{
     clock,
     config::Settings,
     files::Access,
-    report::{self, DAYS_DEFAULT, DAYS_MAX, ReportError, ReportSettings},
+    load::AnswerRange,
+    pipeline::chain,
+    report::{self, DAYS_DEFAULT, DAYS_MAX, ReportError, ReportSettings, VERBATIMS_MAX},
+    serve::WriteReport,
     state::{State, StateError},
 };
 
 use super::{
     CommandError, Context,
-    flags::{LocationArgs, SurveyArgs, between, parse_moment},
-    printer::write_to,
+    flags::{LocalMoment, LocationArgs, SurveyArgs, TimeZoneArgs, between, check_range, parse_local_moment},
+    printer::{Printer, write_to},
     warehouse::open_for_surveys,
 };
 
@@ -26,50 +33,168 @@ use super::{
 /// The page needs no network and no script, and has the numbers of its charts in tables. The command reads the DuckDB
 /// file if one is configured, else the Parquet files, and changes nothing. While a run writes the DuckDB file, it reads
 /// the copy of `publish` under `[warehouse]`, or waits up to `lock_wait_secs`. Coverage comes from the checkpoints, or
-/// from the ledger in the warehouse if there are none. With --survey the page shows only these surveys.
+/// from the ledger in the warehouse if there are none. With --survey the page shows only these surveys; without it,
+/// those with most answers. With --from the figures of the period before stand next to those of the range; without
+/// --to the range ends with the last moment that was read.
 ///
 /// Exit codes: 0 written; 1 the warehouse cannot be read; 2 usage or configuration; 5 a run has locked the warehouse.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   studysync report --out report.html
-  studysync report --since 7d --out week.html")]
+  studysync report --since 7d --out week.html
+  studysync report --from 2026-01 --to 2026-04 --by browser --out quarter.html")]
 pub(super) struct ReportArgs {
     /// File to write; it is replaced atomically. A new file gets the mode of your umask, an existing file keeps its
     /// mode [default: standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 
+    /// Title of the page [default: the name of the warehouse]
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+
+    /// Only answers from this moment on, with the period before for comparison: 2026-01-31, 2026-01, 2026, 7d, 6mo, 3y,
+    /// yesterday or RFC 3339
+    #[arg(long, value_name = "DATE", value_parser = parse_local_moment, help_heading = "Selection")]
+    from: Option<LocalMoment>,
+
+    /// Only answers before this moment
+    #[arg(long, value_name = "DATE", value_parser = parse_local_moment, help_heading = "Selection")]
+    to: Option<LocalMoment>,
+
+    /// Only answers and themes of this survey, repeatable; 'all' shows each survey, also those with few answers
+    #[arg(long = "survey", visible_alias = "study", value_name = "ID|all", value_parser = parse_survey, help_heading = "Selection")]
+    surveys: Vec<SurveyChoice>,
+
+    /// Also show each question by segment: browser, os, language, url_path, triggering_event, attribute:NAME,
+    /// metadata:KEY
+    #[arg(long, value_name = "SEGMENT", value_parser = parse_segment)]
+    by: Option<String>,
+
+    /// Also show this many of the newest answers to each open question. They may name persons
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=i64::from(VERBATIMS_MAX)))]
+    verbatims: u32,
+
     /// Days in the daily chart and in the maps of days
     #[arg(long, value_name = "N", default_value_t = DAYS_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=i64::from(DAYS_MAX)))]
     days: u32,
 
-    /// Also show what changed since this moment: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds
-    #[arg(long, value_name = "DATE", value_parser = parse_moment)]
-    since: Option<i64>,
+    /// Also show what changed since this moment: 2026-01-31, 2026-01, 2026, 7d, 6mo, 3y, yesterday or RFC 3339
+    #[arg(long, value_name = "DATE", value_parser = parse_local_moment)]
+    since: Option<LocalMoment>,
 
     #[command(flatten)]
     locations: LocationArgs,
 
     #[command(flatten)]
-    surveys: SurveyArgs,
+    time_zone: TimeZoneArgs,
+}
+
+/// A value of `--survey`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SurveyChoice {
+    All,
+    Id(i64),
+}
+
+fn parse_survey(text: &str) -> Result<SurveyChoice, String> {
+    match (text, text.parse()) {
+        ("all", _) => Ok(SurveyChoice::All),
+        (_, Ok(id)) => Ok(SurveyChoice::Id(id)),
+        _ => Err("name the number of a survey, or 'all'".to_owned()),
+    }
+}
+
+/// Checks the name of a segment, which is an argument of the macro `answer_segments`.
+fn parse_segment(text: &str) -> Result<String, String> {
+    let has_name = |prefix| text.strip_prefix(prefix).is_some_and(|name: &str| !name.is_empty());
+    match text {
+        "browser" | "os" | "language" | "url_path" | "triggering_event" => Ok(text.to_owned()),
+        _ if has_name("attribute:") || has_name("metadata:") => Ok(text.to_owned()),
+        _ => Err("name browser, os, language, url_path, triggering_event, attribute:NAME or metadata:KEY".to_owned()),
+    }
 }
 
 /// Makes the page and writes it to a file or to standard output. Fails if standard output is a terminal.
 pub(super) fn run(args: &ReportArgs, context: Context) -> Result<u8, CommandError> {
-    let settings = args.locations.settings(&context).surveys(&args.surveys).build()?;
+    let (surveys, _) = args.surveys();
+    let settings =
+        args.locations.settings(&context).surveys(&SurveyArgs { surveys }).time_zone(&args.time_zone).build()?;
     settings.require_warehouse()?;
     if args.out.is_none() && context.printer.is_terminal() {
         let what = "the page is not for a terminal: name a file with --out report.html, or redirect the output";
         return Err(CommandError::Usage(what.to_owned()));
     }
-    let mut reader = open_for_surveys(&settings, "report")?;
-    let state = checkpoints(&settings)?;
+    write(args, &settings, args.out.as_deref(), &context.printer)?;
+    Ok(0)
+}
+
+/// Returns what writes the report of `[serve] report`; `None` if none is configured.
+///
+/// # Errors
+/// The flags are not those of a report.
+pub(super) fn scheduled(settings: &Settings) -> Result<Option<WriteReport>, CommandError> {
+    let Some(report) = settings.serve.report.clone() else { return Ok(None) };
+    parse_flags(&report.flags)?;
+    let settings = settings.clone();
+    let write_report = move || {
+        // A moment such as 7d is parsed for each report.
+        let args = parse_flags(&report.flags)?;
+        let settings = Settings { surveys: args.surveys().0, ..settings.clone() };
+        write(&args, &settings, Some(&report.path), &Printer::stdout())
+    };
+    Ok(Some(Arc::new(move || write_report().map_err(|error| chain(&error)))))
+}
+
+/// Parses `[serve] report_flags`.
+fn parse_flags(flags: &[String]) -> Result<ReportArgs, CommandError> {
+    let command = ReportArgs::augment_args(clap::Command::new("report_flags").no_binary_name(true));
+    let parsed = command.try_get_matches_from(flags).and_then(|matches| ReportArgs::from_arg_matches(&matches));
+    let args = parsed.map_err(|error| {
+        let first = error.to_string().lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        CommandError::Usage(format!("[serve] report_flags: {first}"))
+    })?;
+    let refused = |problem: &str| Err(CommandError::Usage(format!("[serve] report_flags: {problem}")));
+    match (&args.out, args.time_zone.time_zone) {
+        (Some(_), _) => refused("the file is named by report, not by --out"),
+        (_, Some(_)) => refused("the time zone is report_time_zone under [warehouse], not --time-zone"),
+        (None, None) => Ok(args),
+    }
+}
+
+impl ReportArgs {
+    /// Returns the numbers of the surveys, in order, and whether all surveys are shown.
+    fn surveys(&self) -> (Vec<i64>, bool) {
+        if self.surveys.contains(&SurveyChoice::All) {
+            return (Vec::new(), true);
+        }
+        let id = |choice: &SurveyChoice| match choice {
+            SurveyChoice::All => None,
+            SurveyChoice::Id(id) => Some(*id),
+        };
+        let ids: BTreeSet<i64> = self.surveys.iter().filter_map(id).collect();
+        (ids.into_iter().collect(), false)
+    }
+}
+
+/// Makes the page and writes it to a file, or to standard output if there is none.
+fn write(args: &ReportArgs, settings: &Settings, out: Option<&Path>, printer: &Printer) -> Result<(), CommandError> {
+    let moment_ms = |moment: &Option<LocalMoment>| moment.as_ref().map(|moment| moment.ms(settings)).transpose();
+    let answers = AnswerRange { from_ms: moment_ms(&args.from)?, to_ms: moment_ms(&args.to)? };
+    check_range(answers.from_ms, answers.to_ms)?;
+    let mut reader = open_for_surveys(settings, "report")?;
+    let state = checkpoints(settings)?;
     let report_settings = ReportSettings {
         warehouse: file_name(settings.warehouse.paths.values().next().map(PathBuf::as_path)),
+        title: args.title.clone(),
         made_ms: clock::now_ms(),
         days: args.days,
+        answers,
         surveys: settings.surveys.clone(),
-        changes: args.since.map(|since_ms| between(since_ms, None)).transpose()?,
+        shows_all_surveys: args.surveys().1,
+        verbatims: args.verbatims,
+        segment: args.by.clone(),
+        changes: args.since.as_ref().map(|since| between(since.ms(settings)?, None)).transpose()?,
     };
     let page = report::make(&mut reader, state.as_ref(), &report_settings).map_err(|error| match error {
         ReportError::Load(source) => CommandError::Load(source),
@@ -77,8 +202,7 @@ pub(super) fn run(args: &ReportArgs, context: Context) -> Result<u8, CommandErro
         error @ ReportError::Draw(_) => CommandError::Refused(error.to_string()),
     })?;
     drop(reader);
-    write_to(args.out.as_deref(), Access::Usual, &context.printer, |out| Ok(out.write_all(page.as_bytes())?))?;
-    Ok(0)
+    write_to(out, Access::Usual, printer, |out| Ok(out.write_all(page.as_bytes())?))
 }
 
 /// Opens the checkpoints. Returns `None` if they are missing or damaged, so that the report uses the ledger.

@@ -7,14 +7,17 @@ use chrono::DateTime;
 use clap::{Args, ValueEnum};
 use studysync_sandbox::{EndMark, Faults, Order, RateLimit, Rough, Sandbox, Settings, Ties};
 
-use super::{CommandError, Context, signals::next_signal};
-use crate::clock;
+use super::{CommandError, Context, printer::write_stderr, signals::next_signal};
+use crate::{clock, model::format_ms};
 
 /// Runs a stand-in for the service with generated data.
 ///
 /// Every command can use it with `--base-url http://127.0.0.1:8787` and the key `sandbox-key`. When the sandbox is
 /// ready, it prints one line to stdout: `listening on http://ADDRESS`. Control calls (clock, changes, faults, request
 /// log, the true rows) are under `/_sandbox/`.
+///
+/// The sandbox keeps nothing on disk. A restart has the same answers only with the same end of the history: without
+/// --now and --history-end, a line on stderr has the flag for the next start.
 ///
 /// Exit codes: 0 stopped by Ctrl-C, SIGTERM or SIGHUP; 1 the address is in use; 2 a setting is invalid.
 #[derive(Args, Clone, Debug)]
@@ -30,7 +33,7 @@ pub(super) struct SandboxArgs {
     #[arg(long, value_name = "N", default_value_t = Settings::default().responses)]
     pub responses: u64,
 
-    /// Days of history, ending now
+    /// Days of history
     #[arg(long, value_name = "N", default_value_t = Settings::default().days)]
     pub days: u32,
 
@@ -45,6 +48,10 @@ pub(super) struct SandboxArgs {
     /// The service's clock at the start: RFC 3339 or epoch milliseconds [default: this machine's time]
     #[arg(long, value_name = "TIME", value_parser = parse_moment)]
     pub now: Option<i64>,
+
+    /// End of the generated history: RFC 3339 or epoch milliseconds [default: the clock at the start]
+    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    pub history_end: Option<i64>,
 
     /// Stop the service's clock; control calls can still set it
     #[arg(long)]
@@ -156,8 +163,15 @@ pub(super) enum EndStyleArg {
 
 /// Runs the sandbox until Ctrl-C, SIGTERM or SIGHUP.
 pub(super) async fn run(args: SandboxArgs, context: Context) -> Result<u8, CommandError> {
-    let settings = settings(&args).map_err(CommandError::sandbox)?;
+    let now_ms = args.now.unwrap_or_else(clock::now_ms);
+    let settings = settings(&args, now_ms).map_err(CommandError::sandbox)?;
+    let since_end_ms = now_ms.saturating_sub(settings.now_ms).unsigned_abs();
     let running = Sandbox::start(settings, args.listen).await.map_err(CommandError::sandbox)?;
+    running.control().advance_clock(since_end_ms);
+    if args.now.is_none() && args.history_end.is_none() {
+        let end = format_ms(now_ms);
+        write_stderr(&format!("the same answers after a restart: studysync sandbox ... --history-end {end}\n"));
+    }
     context.printer.print(&format!("listening on {}", running.base_url()))?;
     tokio::select! {
         signal = next_signal() => signal.map_err(CommandError::sandbox)?,
@@ -167,9 +181,14 @@ pub(super) async fn run(args: SandboxArgs, context: Context) -> Result<u8, Comma
     Ok(0)
 }
 
-/// Returns the settings of the sandbox. The JSON of --faults is merged over the other flags.
-fn settings(args: &SandboxArgs) -> io::Result<Settings> {
+/// Returns the settings of the sandbox, with the end of the history as its time. The JSON of --faults is merged over
+/// the other flags.
+fn settings(args: &SandboxArgs, now_ms: i64) -> io::Result<Settings> {
     let invalid = |problem: String| io::Error::new(io::ErrorKind::InvalidInput, problem);
+    let history_end_ms = args.history_end.unwrap_or(now_ms);
+    if history_end_ms > now_ms {
+        return Err(invalid(format!("--history-end is after the clock at the start, {}", format_ms(now_ms))));
+    }
     let mut faults = Faults {
         seed: args.seed,
         order: match args.order {
@@ -199,7 +218,7 @@ fn settings(args: &SandboxArgs) -> io::Result<Settings> {
     let faults = faults.merged(patch).map_err(|error| invalid(format!("--faults: {error}")))?;
     Ok(Settings {
         seed: args.seed,
-        now_ms: args.now.unwrap_or_else(clock::now_ms),
+        now_ms: history_end_ms,
         frozen_clock: args.frozen_clock,
         responses: args.responses,
         days: args.days,
@@ -241,6 +260,8 @@ mod tests {
 
     use super::*;
 
+    const NOW_MS: i64 = 1_769_847_330_123;
+
     #[derive(Parser)]
     struct Program {
         #[command(flatten)]
@@ -248,7 +269,8 @@ mod tests {
     }
 
     fn parsed(flags: &[&str]) -> io::Result<Settings> {
-        settings(&Program::try_parse_from([&["x"], flags].concat()).map_err(io::Error::other)?.sandbox)
+        let args = Program::try_parse_from([&["x"], flags].concat()).map_err(io::Error::other)?.sandbox;
+        settings(&args, args.now.unwrap_or(NOW_MS))
     }
 
     #[test]
@@ -265,5 +287,8 @@ mod tests {
         let made = parsed(&["--data", "rough", "--order", "oldest-first"]).unwrap();
         assert_eq!(made.faults.order, Order::OldestFirst);
         assert_eq!(parsed(&[]).unwrap().rough, None);
+        assert_eq!(parsed(&["--history-end", "1769800000000"]).unwrap().now_ms, 1_769_800_000_000);
+        let after = parsed(&["--history-end", "1769900000000"]).unwrap_err().to_string();
+        assert_eq!(after, "--history-end is after the clock at the start, 2026-01-31T08:15:30.123Z");
     }
 }

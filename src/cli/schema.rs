@@ -3,11 +3,15 @@
 use clap::{Args, ValueEnum};
 use comfy_table::{ColumnConstraint, ContentArrangement, Table as Grid, Width, presets};
 
-use crate::schema::{Column, Dictionary, parquet_views_sql};
+use crate::{
+    model::TimeZone,
+    schema::{Column, Dictionary, parquet_views_sql, set_report_time_zone},
+    wrapping::wrapped_lines,
+};
 
 use super::{
     CommandError, Context,
-    wrapping::{terminal_width, wrapped},
+    terminal::{COLUMNS, terminal_width},
 };
 
 /// Prints the data dictionary: tables, views and columns.
@@ -27,6 +31,10 @@ pub(super) struct SchemaArgs {
     /// Format
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
+
+    /// Time zone of days and weeks in the views, such as Europe/Berlin [default: UTC]
+    #[arg(long, value_name = "ZONE")]
+    time_zone: Option<TimeZone>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -45,14 +53,17 @@ enum Format {
 
 /// Prints the dictionary in the requested format.
 pub(super) fn run(args: &SchemaArgs, context: Context) -> Result<u8, CommandError> {
+    if let Some(zone) = args.time_zone {
+        set_report_time_zone(zone);
+    }
     let format = args.format;
     if format == Format::Parquet && !args.names.is_empty() {
         return Err(CommandError::Usage("--format parquet prints one script for all tables: name no table".to_owned()));
     }
     let dictionary = Dictionary::of(&args.names).map_err(CommandError::Usage)?;
     let text = match format {
-        Format::Text if args.names.is_empty() => wrapped(&overview(&dictionary), width()),
-        Format::Text => wrapped(&details(&dictionary), width()),
+        Format::Text if args.names.is_empty() => wrapped_lines(&overview(&dictionary), width().into()),
+        Format::Text => wrapped_lines(&details(&dictionary), width().into()),
         Format::Md => dictionary.markdown(),
         Format::Sql => dictionary.sql(),
         Format::Parquet => parquet_views_sql(),
@@ -62,11 +73,8 @@ pub(super) fn run(args: &SchemaArgs, context: Context) -> Result<u8, CommandErro
     Ok(0)
 }
 
-/// Width of the text in a pipe, as of `schema | less`.
-const PIPE_COLUMNS: u16 = 80;
-
-fn width() -> Option<u16> {
-    Some(terminal_width().unwrap_or(PIPE_COLUMNS))
+fn width() -> u16 {
+    terminal_width().unwrap_or(COLUMNS)
 }
 
 /// Returns a line for each table and view.
@@ -114,12 +122,12 @@ fn type_of(column: &Column) -> String {
 const WRAPPED_COLUMNS_MIN: u16 = 48;
 
 /// Returns an empty grid, whose first column is never narrower than a name and whose other columns wrap. A terminal
-/// that is very narrow, or whose width is not known, gets lines that do not wrap.
-fn grid(terminal_columns: Option<u16>) -> Grid {
+/// that is very narrow gets lines that are wrapped later.
+fn grid(terminal_columns: u16) -> Grid {
     let mut grid = Grid::new();
     grid.load_preset(presets::NOTHING);
-    if let Some(columns) = terminal_columns.filter(|columns| *columns >= WRAPPED_COLUMNS_MIN) {
-        grid.set_content_arrangement(ContentArrangement::Dynamic).set_width(columns);
+    if terminal_columns >= WRAPPED_COLUMNS_MIN {
+        grid.set_content_arrangement(ContentArrangement::Dynamic).set_width(terminal_columns);
     }
     grid.set_constraints([ColumnConstraint::LowerBoundary(Width::Fixed(24))]);
     grid
@@ -136,9 +144,9 @@ mod tests {
             grid.add_rows([["responses", "one answered question of a person"], ["a_name_of_24_characters_", "b"]]);
             grid.to_string()
         };
-        assert_eq!(text(None).lines().count(), 2, "no width is known, so nothing wraps");
+        assert_eq!(text(WRAPPED_COLUMNS_MIN - 1).lines().count(), 2, "too narrow for columns");
         for columns in 1..200 {
-            assert!(text(Some(columns)).contains("responses"), "{columns}");
+            assert!(text(columns).contains("responses"), "{columns}");
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::{pipeline::System, serve::Server};
 use super::{
     CommandError, Context,
     flags::{LimitArgs, LocationArgs, SelectionArgs},
+    report,
     signals::SignalHandler,
 };
 
@@ -31,9 +32,16 @@ use super::{
 /// characters or more (default: the environment variable STUDYSYNC_STATUS_TOKEN),
 /// or status_page = "off" under `[serve]`.
 ///
+/// At its start `serve` requests one row, to test the key: a refused key makes /healthz red at once. The log has the
+/// address of the status page, the start and the end of each run, and refused deliveries, at most one line a minute for
+/// each reason.
+///
 /// After missed or killed runs, one run starts at once. While another process holds the lease (for example a manual
 /// backfill), deliveries wait in the inbox, and a due run waits for the next time of the schedule. A failed run is
 /// retried, but not before the service's Retry-After. The next time of the schedule always starts a run.
+///
+/// `report` under `[serve]` names a file that `serve` replaces with the page of `studysync report`, by
+/// `report_schedule`. A notification names the file.
 ///
 /// Exit codes: 0 stopped by a signal; 1 failed: the inbox cannot be used or the address is in use; 2 usage or
 /// configuration; 5 another `serve` uses the same state file.
@@ -60,11 +68,19 @@ pub(super) struct ServeArgs {
 pub(super) async fn run(args: ServeArgs, context: Context) -> Result<u8, CommandError> {
     let mut settings = args.locations.settings(&context).selection(&args.selection).limits(&args.limits).build()?;
     settings.serve.listen = args.listen.unwrap_or(settings.serve.listen);
+    let webhooks = settings.serve.webhook.clone().unwrap_or_else(|| "off".to_owned());
+    let schedule = settings.serve.schedule.clone().unwrap_or_else(|| "off".to_owned());
+    let report = report::scheduled(&settings)?;
     // Before anything else: in a container, the kernel drops signals for process 1 that have no handler.
     let signals = SignalHandler::for_service();
-    let server = Server::bind(settings, System::default(), &signals.token()).await?;
+    let mut server = Server::bind(settings, System::default(), &signals.token()).await?;
+    if let Some(write) = report {
+        server = server.with_report(write)?;
+    }
     let address = server.address().map_err(CommandError::failed("the address is unknown"))?;
     context.printer.print(&format!("listening on http://{address}"))?;
+    let status_page = if server.has_status_page() { format!("http://{address}/") } else { "off".to_owned() };
+    tracing::info!(status_page, webhooks, schedule, "serve is ready");
     server.run(signals.token()).await?;
     Ok(0)
 }

@@ -1,53 +1,36 @@
-//! The service profile as text, for `check --service-profile` and `status`. Each behaviour has a line with its value.
-//! The next line says when and how the value was measured. Lines have at most 80 columns.
+//! The service profile as text, for `check --service-profile`. Each known behaviour has a line with its value. The next
+//! line says when and how the value was measured. The last lines name the unknown behaviours. Lines have at most 80
+//! columns.
 
 use serde_json::Value;
 
 use crate::{
     model::{behaviour_names, format_second},
-    pipeline::{KnownBehaviour, Measured},
+    pipeline::Measured,
 };
 
-use super::printer::counted;
+use super::{printer::counted, terminal::wrapped};
 
-/// Columns of a line.
-const WIDTH: usize = 80;
 /// Columns of a behaviour's name.
 const NAME_WIDTH: usize = 24;
 const EVIDENCE_INDENT: &str = "      ";
 
-/// Returns the behaviours that were just measured. Each behaviour has its value, its date, and how it was measured or
-/// why it could not be measured.
+/// Returns the behaviours that were just measured: first each known behaviour with its value, its date and how it was
+/// measured, then the names of the unknown ones.
 pub(super) fn describe_measured(measured: &[Measured]) -> String {
     let total: u64 = measured.iter().map(|behaviour| behaviour.requests).sum();
     let mut text = "\nbehaviour of the service:\n".to_owned();
-    for Measured { name, value, how, requests, measured_ms } in measured {
+    for Measured { name, value, how, requests, measured_ms } in measured.iter().filter(|known| known.value.is_some()) {
         text.push_str(&value_line(name, value.as_ref()));
         text.push_str(&evidence_line(*measured_ms, &format!("{how} ({})", counted(*requests, "request"))));
         text.push_str(&warning(name, value.as_ref()));
     }
-    text.push_str(&format!(
-        "{}; the values are stored, and `studysync status` shows them\n",
-        counted(total, "request")
-    ));
-    text
-}
-
-/// Returns the stored behaviours. A known behaviour has its date and evidence; the value of any other behaviour is
-/// `unknown`.
-pub(super) fn describe_known(known: &[KnownBehaviour]) -> String {
-    if known.iter().all(|behaviour| behaviour.value.is_none()) {
-        return "\nno behaviour of the service is known yet (`studysync check --service-profile` measures them)\n"
-            .to_owned();
+    let unknown = measured.iter().filter(|behaviour| behaviour.value.is_none());
+    let unknown: Vec<&str> = unknown.map(|behaviour| behaviour.name).collect();
+    if !unknown.is_empty() {
+        text.push_str(&wrapped(&format!("unknown: {} (--json says why)", unknown.join(", ")), "  ", "    "));
     }
-    let mut text = "\nbehaviour of the service:\n".to_owned();
-    for KnownBehaviour { name, value, measured_ms, evidence } in known {
-        text.push_str(&value_line(name, value.as_ref()));
-        if measured_ms.is_some() {
-            text.push_str(&evidence_line(*measured_ms, evidence.as_deref().unwrap_or_default()));
-        }
-        text.push_str(&warning(name, value.as_ref()));
-    }
+    text.push_str(&format!("{}; the values are stored\n", counted(total, "request")));
     text
 }
 
@@ -74,27 +57,6 @@ fn warning(name: &str, value: Option<&Value>) -> String {
     }
 }
 
-/// Wraps a text at spaces. `first` is the indent of the first line, and `next` that of all further lines. A word that
-/// is longer than a line gets a separate line.
-fn wrapped(text: &str, first: &str, next: &str) -> String {
-    let (mut lines, mut line, mut has_word) = (String::new(), first.to_owned(), false);
-    for word in text.split(' ') {
-        if has_word && line.chars().count() + 1 + word.chars().count() > WIDTH {
-            lines.push_str(line.trim_end());
-            lines.push('\n');
-            (line, has_word) = (next.to_owned(), false);
-        }
-        if has_word {
-            line.push(' ');
-        }
-        line.push_str(word);
-        has_word = true;
-    }
-    lines.push_str(line.trim_end());
-    lines.push('\n');
-    lines
-}
-
 /// Returns the text that shows a behaviour's value to people. `None` is shown as `unknown`.
 fn value_text(value: Option<&Value>) -> String {
     match value {
@@ -109,20 +71,5 @@ fn value_text(value: Option<&Value>) -> String {
             (Some(id), Some(deliveries)) => format!("{id} ({deliveries})"),
             _ => value.to_string(),
         },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_line_is_longer_than_a_terminal() {
-        let words = "word ".repeat(60);
-        for line in wrapped(&format!("{:<NAME_WIDTH$} {words}", "name"), "  ", "     ").lines() {
-            assert!(line.chars().count() <= WIDTH && !line.ends_with(' '), "{line}");
-        }
-        assert_eq!(wrapped("", "  ", "  "), "\n");
-        assert_eq!(wrapped(&"x".repeat(100), "", ""), format!("{}\n", "x".repeat(100)));
     }
 }

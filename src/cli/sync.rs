@@ -21,9 +21,11 @@ use crate::{
 use super::{
     CommandError, Context,
     flags::{LimitArgs, LocationArgs, SelectionArgs, SettingsBuilder, check_range, parse_moment},
-    printer::{counted, hint_line, nonzero_counts, outcome_words, stopped_line, styled_error},
+    plan::{self, PlanArgs, RunSelection},
+    printer::{counted, hint_line, nonzero_counts, outcome_words, stopped_line},
     progress,
     signals::{SignalHandler, next_signal},
+    terminal::styled_error,
 };
 
 /// Pulls new data and re-scans closed windows: the nightly job.
@@ -44,6 +46,10 @@ use super::{
   studysync sync
   studysync sync --deadline 3h30m --json >> runs.ndjson")]
 pub(super) struct SyncArgs {
+    /// Show what the run would request, as `plan` does; sends nothing
+    #[arg(long)]
+    dry_run: bool,
+
     #[command(flatten)]
     run: RunArgs,
 
@@ -67,13 +73,17 @@ pub(super) struct SyncArgs {
   studysync backfill --from 2024-01-01
   studysync backfill --from 2026-03 --to 2026-04 --stream responses")]
 pub(super) struct BackfillArgs {
-    /// Start of the range: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds
-    #[arg(long, value_name = "DATE", value_parser = parse_moment)]
+    /// Start of the range: 2026-01-31, 2026-01, 2026, 7d, 6mo, 3y, yesterday or RFC 3339
+    #[arg(long, alias = "since", value_name = "DATE", value_parser = parse_moment)]
     from: i64,
 
     /// End of the range, exclusive [default: now]
-    #[arg(long, value_name = "DATE", value_parser = parse_moment)]
+    #[arg(long, alias = "until", value_name = "DATE", value_parser = parse_moment)]
     to: Option<i64>,
+
+    /// Show what the run would request, as `plan --from` does; sends nothing
+    #[arg(long)]
+    dry_run: bool,
 
     #[command(flatten)]
     run: RunArgs,
@@ -101,12 +111,18 @@ pub(super) struct RunArgs {
 }
 
 pub(super) async fn sync(args: SyncArgs, context: Context) -> Result<u8, CommandError> {
+    if args.dry_run {
+        return plan::run(&args.run.plan(None, None, args.selection), context);
+    }
     let request = args.run.request("sync", None, PeopleSelection::AfterLists);
     let settings = args.run.settings(&context).selection(&args.selection).build()?;
     run_request(request, settings, args.run.json, context).await
 }
 
 pub(super) async fn backfill(args: BackfillArgs, context: Context) -> Result<u8, CommandError> {
+    if args.dry_run {
+        return plan::run(&args.run.plan(Some(args.from), args.to, args.selection), context);
+    }
     check_range(Some(args.from), args.to)?;
     let range = Window::new(args.from, args.to.unwrap_or(OPEN_END_MS));
     let request = args.run.request("backfill", Some(range), PeopleSelection::AfterLists);
@@ -123,6 +139,11 @@ pub(super) async fn pull_users(args: RunArgs, people: PeopleSelection, context: 
 impl RunArgs {
     fn settings(&self, context: &Context) -> SettingsBuilder {
         self.locations.settings(context).limits(&self.limits)
+    }
+
+    /// Returns the arguments of `plan` for this run.
+    fn plan(self, from: Option<i64>, to: Option<i64>, selection: SelectionArgs) -> PlanArgs {
+        PlanArgs::of_run(from, to, RunSelection { json: self.json, locations: self.locations, selection })
     }
 
     fn request(&self, command: &'static str, backfill: Option<Window>, people: PeopleSelection) -> Request {
@@ -184,6 +205,9 @@ async fn open_and_execute(
     stop: CancellationToken,
     context: &Context,
 ) -> Result<(RunReport, Result<(), PipelineError>), FailedStart> {
+    if let Some(file) = &settings.config {
+        tracing::info!(file = %file.display(), "configuration read");
+    }
     let progress = Arc::new(Progress::default());
     let run = Run::open(settings.clone(), request, stop, Arc::clone(&progress)).await?;
     if let Some(since_ms) = run.first_sync_since() {
@@ -212,6 +236,9 @@ fn recordings_line(recordings: RecordingsReport) -> String {
     let parts: Vec<String> = counts.into_iter().chain(megabytes).collect();
     format!("  recordings {}\n", if parts.is_empty() { "nothing to do".to_owned() } else { parts.join(", ") })
 }
+
+/// Maximum lines of drift in a summary. The JSON lists more.
+const DRIFT_LINES_MAX: usize = 20;
 
 fn refusals_line(report: &RunReport) -> String {
     let refusals = report.requests.by_status.get(&429).copied().unwrap_or_default();
@@ -261,7 +288,7 @@ fn summary(report: &RunReport) -> String {
         text.push_str(&format!("  {name:<10} {result}\n"));
     }
     text.push_str(&report.recordings.map(recordings_line).unwrap_or_default());
-    for line in drift_lines(&report.drift, report.drift_unlisted) {
+    for line in drift_lines(&report.drift, report.drift_unlisted, DRIFT_LINES_MAX) {
         text.push_str(&format!("  drift: {line}\n"));
     }
     for failure in &report.failures {

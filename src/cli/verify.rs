@@ -12,9 +12,10 @@ use crate::{
 use super::{
     CommandError, Context,
     flags::{LimitArgs, LocationArgs, SelectionArgs, check_range, parse_moment, warn_of_unknown_surveys},
-    printer::{counted, hint_line, scope_name, styled_error},
+    printer::{counted, hint_line, scope_name},
     progress,
     signals::SignalHandler,
+    terminal::styled_error,
 };
 
 /// Keys that are listed by default for each window and kind of difference.
@@ -39,12 +40,12 @@ const WINDOWS_SHOWN: usize = 20;
   studysync verify --from 2026-03 --to 2026-04
   studysync verify --from 7d --all-keys")]
 pub(super) struct VerifyArgs {
-    /// Start of the range: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds
-    #[arg(long, value_name = "DATE", value_parser = parse_moment)]
+    /// Start of the range: 2026-01-31, 2026-01, 2026, 7d, 6mo, 3y, yesterday or RFC 3339
+    #[arg(long, alias = "since", value_name = "DATE", value_parser = parse_moment)]
     from: i64,
 
     /// End of the range, exclusive [default: the end of the coverage]
-    #[arg(long, value_name = "DATE", value_parser = parse_moment)]
+    #[arg(long, alias = "until", value_name = "DATE", value_parser = parse_moment)]
     to: Option<i64>,
 
     /// Print one JSON object on stdout when the command ends

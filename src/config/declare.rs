@@ -27,7 +27,7 @@ macro_rules! table {
         $($help:literal)*
         $name:ident: $type:ty $(= $default:expr)? $(=> $shown:expr)? $(, in $range:expr)? $(, of $streams:expr)?;
     )+ }) => {
-        #[derive(Debug, serde::Deserialize)]
+        #[derive(Clone, Debug, serde::Deserialize)]
         #[serde(deny_unknown_fields, default)]
         pub(super) struct $table { $(pub $name: $type,)+ $(pub $inner: $inner_table,)? }
 
@@ -53,6 +53,7 @@ macro_rules! table {
                         range: declare::table!(@first $(Some($range))?, None),
                         streams: declare::table!(@first $($streams)?, &[]),
                     },
+                    toml: toml::Value::try_from(&self.$name).ok(),
                     value: &mut self.$name,
                 }),+];
                 $(
@@ -78,6 +79,8 @@ pub(super) trait Table {
 /// A key with its value, set or not.
 pub(super) struct Setting<'file> {
     pub key: SettingKey,
+    /// The value in TOML; `None` for an optional value that is not set.
+    pub toml: Option<toml::Value>,
     pub value: &'file mut dyn Value,
 }
 

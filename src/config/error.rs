@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::environment::shown_variable;
 use crate::{
-    files::FileError,
+    files::{FileAccess, FileError, refusal_hint},
     model::{Fault, RunReason, WarehouseKind},
 };
 
@@ -20,14 +20,17 @@ pub enum ConfigError {
     /// A setting, flag or variable has an invalid value.
     #[error("{setting}: {problem}")]
     Invalid { setting: String, problem: String },
-    #[error("no service is named: give --base-url or set base_url under [service] in {file}")]
-    NoService { file: &'static str },
-    #[error("no warehouse is named: give {}, or set one under [warehouse] in {file}", WarehouseKind::flags(" PATH"))]
-    NoWarehouse { file: &'static str },
+    /// There is no configuration file, and neither flags nor variables name a service or a warehouse.
+    #[error("no configuration here: there is no {folder_file} in this folder, and no {system_file}")]
+    NoConfiguration { folder_file: &'static str, system_file: &'static str },
+    #[error("no service is named: give --base-url or set base_url under [service] in {}", file.display())]
+    NoService { file: PathBuf },
+    #[error("no warehouse is named: give {}, or set one under [warehouse] in {}", WarehouseKind::flags(" PATH"), file.display())]
+    NoWarehouse { file: PathBuf },
     #[error(
-        "the address https://api.example.com is only an example: set base_url under [service] in {file} to your service's"
+        "the address https://api.example.com is only an example: set base_url under [service] in {} to your service's", file.display()
     )]
-    ExampleService { file: &'static str },
+    ExampleService { file: PathBuf },
     #[error("no key: set the environment variable {}, or give --api-key-file PATH", shown_variable(variable))]
     NoKey { variable: String },
     #[error(
@@ -50,6 +53,16 @@ pub enum ConfigError {
 impl Fault for ConfigError {
     fn reason(&self) -> RunReason {
         RunReason::Configuration
+    }
+
+    fn hint(&self) -> Option<&str> {
+        match self {
+            ConfigError::NoConfiguration { .. } => {
+                Some("`studysync init` writes one; --config FILE or STUDYSYNC_CONFIG names one elsewhere")
+            }
+            ConfigError::File(FileError { path, source, .. }) => refusal_hint(path, source, FileAccess::Read),
+            _ => None,
+        }
     }
 }
 

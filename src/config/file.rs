@@ -5,9 +5,10 @@ use std::{fs::File, path::Path};
 use super::{
     declare::SettingKey,
     error::{ConfigError, invalid},
+    lines::{FileLines, line_of},
     secret::is_secret_key,
     setting_variables::SettingVariables,
-    tables::ConfigFile,
+    tables::{ConfigFile, keys},
 };
 use crate::{files::FileError, text};
 
@@ -29,7 +30,7 @@ impl ConfigFile {
     pub fn parse(text: &str, path: &Path) -> Result<ConfigFile, ConfigError> {
         let text = text::without_mark(text);
         let failed = |key: &str, error: &toml::de::Error| {
-            let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+            let line = error.span().map(|span| line_of(text, span.start));
             let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
             ConfigError::Parse { path: path.to_owned(), message: line + &explain(key, error.message()) }
         };
@@ -38,7 +39,8 @@ impl ConfigFile {
             let key = error.path().to_string();
             failed(&key, &error.into_inner())
         })?;
-        Ok(ConfigFile { table: text.parse().map_err(|error| failed("", &error))?, ..file })
+        let table = text.parse().map_err(|error| failed("", &error))?;
+        Ok(ConfigFile { table, lines: FileLines::of_text(text), ..file })
     }
 
     /// Applies the settings of environment variables, which win over the settings of the file. Returns the merged
@@ -138,6 +140,22 @@ fn explain_unknown(key: &str, unknown: &str, known: &[&str]) -> String {
     }
     let likeness = |name: &str| strsim::jaro_winkler(unknown, name);
     let nearest = known.iter().max_by(|left, right| likeness(left).total_cmp(&likeness(right)));
-    let hint = nearest.map(|nearest| format!("; did you mean '{nearest}'?")).unwrap_or_default();
+    let nearest = match tables_with(unknown) {
+        Some(tables) => Some(format!("{unknown} under {tables}")),
+        None => nearest.map(|nearest| format!("'{nearest}'")),
+    };
+    let hint = nearest.map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default();
     format!("there is no key '{unknown}'{hint} (known here: {})", known.join(", "))
+}
+
+/// Returns the tables that have a key of this name: `[service] or [notify]`; `None` if no table has it.
+fn tables_with(name: &str) -> Option<String> {
+    let shown = |table: String| match table.strip_prefix("streams.").map(|rest| rest.split_once('.')) {
+        None => format!("[{table}]"),
+        Some(None) => "[streams.NAME]".to_owned(),
+        Some(Some((_, inner))) => format!("[streams.NAME.{inner}]"),
+    };
+    let mut tables: Vec<String> = keys().filter(|key| key.name == name).map(|key| shown(key.table)).collect();
+    tables.dedup();
+    (!tables.is_empty()).then(|| tables.join(" or "))
 }

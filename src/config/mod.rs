@@ -4,11 +4,14 @@
 //! none for writing. The only command that it may run is one that prints a secret.
 
 mod declare;
+mod effective;
 mod environment;
 mod error;
 mod file;
+mod find;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod lines;
 mod notify;
 mod paths;
 mod recordings;
@@ -19,22 +22,26 @@ mod setting_variables;
 mod settings;
 mod streams;
 mod tables;
+mod template;
 
 pub use declare::SettingKey;
+pub use effective::{EffectiveSetting, EffectiveSettings, effective};
 pub use environment::{NetworkVariables, OtlpSettings, network_variables, program_folders};
 pub use error::ConfigError;
+pub use find::{CONFIG_FILE_NAME, named_config};
 pub use notify::{NotifyEvent, NotifySettings, ReceiverKind};
 pub use paths::ArchiveChoice;
 pub use recordings::RecordingsSettings;
 pub use resolve::resolve;
 pub use secret::SecretSource;
-pub use serve::{MaxLag, ServeSettings};
+pub use serve::{MaxLag, ScheduledReport, ServeSettings};
 pub use setting_variables::private_variables;
 pub use settings::{
-    AuthChoice, CONFIG_FILE_NAME, FIRST_SYNC_DAYS, MetricsSettings, Overrides, ServiceSettings, Settings,
-    StreamSettings, ThrottleSettings, UsersSettings, WarehouseSettings,
+    AuthChoice, FIRST_SYNC_DAYS, MetricsSettings, Overrides, ServiceSettings, Settings, StreamSettings,
+    ThrottleSettings, UsersSettings, WarehouseSettings,
 };
-pub use tables::{keys, template};
+pub use tables::keys;
+pub use template::template;
 
 #[cfg(test)]
 mod tests;

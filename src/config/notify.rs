@@ -21,7 +21,7 @@ use super::{
 
 table! {
     NotifyTable {
-        "Notifications: when a run fails, needs attention, or succeeds after failures. `studysync check --notify` sends a test message."
+        "Notifications: when a run fails, needs attention, or succeeds after failures, and when `serve` wrote a report. `studysync check --notify` sends a test message."
         "A program with its arguments; ~/ is your home, ./ and ../ begin at the folder of this file. It gets the run JSON on standard input, and the environment variables STUDYSYNC_EVENT, STUDYSYNC_OUTCOME,"
         "STUDYSYNC_EXIT_CODE and STUDYSYNC_SUMMARY."
         command: Option<Vec<String>> => example(["/usr/local/bin/tell", "studysync"]);
@@ -54,13 +54,16 @@ pub enum NotifyEvent {
     NeedsALook,
     /// A run succeeded after failed runs.
     Recovered,
+    /// `serve` wrote the report of `[serve] report`.
+    Report,
     /// A user tests whether notifications arrive.
     Test,
 }
 
 impl NotifyEvent {
     /// The events that `[notify] on` accepts.
-    pub const CHOICES: [NotifyEvent; 3] = [NotifyEvent::Failed, NotifyEvent::NeedsALook, NotifyEvent::Recovered];
+    pub const CHOICES: [NotifyEvent; 4] =
+        [NotifyEvent::Failed, NotifyEvent::NeedsALook, NotifyEvent::Recovered, NotifyEvent::Report];
 
     /// Returns the name in the configuration, in `STUDYSYNC_EVENT` and in the body of a webhook.
     pub fn name(self) -> &'static str {
@@ -68,6 +71,7 @@ impl NotifyEvent {
             NotifyEvent::Failed => "failed",
             NotifyEvent::NeedsALook => "needs_a_look",
             NotifyEvent::Recovered => "recovered",
+            NotifyEvent::Report => "report",
             NotifyEvent::Test => "test",
         }
     }

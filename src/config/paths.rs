@@ -7,7 +7,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     environment::variable,
@@ -21,9 +21,12 @@ pub(super) const ARCHIVE_FOLDER: &str = "archive";
 /// webhooks.
 const STATE_COMPANIONS: [&str; 2] = [".erasures", ".inbox"];
 
+/// The word in place of a path that stands for no archive.
+const NO_ARCHIVE: &str = "none";
+
 /// `--archive PATH|none`.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
-#[serde(from = "PathBuf")]
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(from = "PathBuf", into = "PathBuf")]
 pub enum ArchiveChoice {
     /// Keeps the pages in this folder.
     Folder(PathBuf),
@@ -33,7 +36,16 @@ pub enum ArchiveChoice {
 
 impl From<PathBuf> for ArchiveChoice {
     fn from(path: PathBuf) -> ArchiveChoice {
-        if path.as_os_str() == "none" { ArchiveChoice::Nothing } else { ArchiveChoice::Folder(path) }
+        if path.as_os_str() == NO_ARCHIVE { ArchiveChoice::Nothing } else { ArchiveChoice::Folder(path) }
+    }
+}
+
+impl From<ArchiveChoice> for PathBuf {
+    fn from(choice: ArchiveChoice) -> PathBuf {
+        match choice {
+            ArchiveChoice::Folder(path) => path,
+            ArchiveChoice::Nothing => NO_ARCHIVE.into(),
+        }
     }
 }
 

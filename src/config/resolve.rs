@@ -11,15 +11,15 @@ use crate::model::{Stream, WarehouseKind, WarehousePaths};
 use super::{
     declare::Setting,
     error::{ConfigError, invalid},
+    find::find_config,
     notify,
     paths::{ARCHIVE_FOLDER, ArchiveChoice, default_page_folder, expand_tilde, resolve_links, resolve_state_links},
     recordings,
     secret::SecretKeys,
     serve,
-    setting_variables::{SettingVariables, config_file},
+    setting_variables::SettingVariables,
     settings::{
-        AuthChoice, CONFIG_FILE_NAME, MetricsSettings, Overrides, ServiceSettings, Settings, ThrottleSettings,
-        WarehouseSettings,
+        AuthChoice, MetricsSettings, Overrides, ServiceSettings, Settings, ThrottleSettings, WarehouseSettings,
     },
     streams,
     tables::{ConfigFile, EraseTable, MEMORY_LIMIT_MB_MIN, ServiceTable, ThrottleTable, WarehouseTable},
@@ -30,21 +30,22 @@ const IN_FLIGHT_LIMIT: usize = 64;
 
 /// Reads the configuration file and merges it with the environment and the command line.
 ///
-/// The file is the one that `--config` or `STUDYSYNC_CONFIG` names, else `studysync.toml` if it exists. Paths in the
-/// file are relative to the file.
+/// The file is the one that `--config` or `STUDYSYNC_CONFIG` names, else `studysync.toml` in the working folder, else
+/// `/etc/studysync/studysync.toml`. Paths in the file are relative to the file.
 ///
 /// # Errors
 /// A file that cannot be read or parsed, or an invalid value.
 pub fn resolve(overrides: Overrides) -> Result<Settings, ConfigError> {
-    let variables = SettingVariables::of_this_process()?;
-    let config = overrides.config.clone().or_else(config_file).or_else(|| {
-        let default = PathBuf::from(CONFIG_FILE_NAME);
-        // An inaccessible file counts as existing: reading it reports the cause.
-        default.try_exists().unwrap_or(true).then_some(default)
-    });
-    let config = config.map(expand_tilde).transpose().map_err(|problem| invalid("--config", problem))?;
-    let file = config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
+    let (file, variables, config) = read_file(&overrides)?;
     resolve_with(file, &variables, config, overrides)
+}
+
+/// Reads the variables and the configuration file. Returns the path of the file, too; `None` if there is none.
+pub(super) fn read_file(overrides: &Overrides) -> Result<(ConfigFile, SettingVariables, Option<PathBuf>), ConfigError> {
+    let variables = SettingVariables::of_this_process()?;
+    let config = find_config(overrides.config.clone())?;
+    let file = config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
+    Ok((file, variables, config))
 }
 
 /// Merges a parsed file with environment variables and the command line. `config` is the path of the file; `None` if
@@ -55,12 +56,17 @@ pub(super) fn resolve_with(
     config: Option<PathBuf>,
     overrides: Overrides,
 ) -> Result<Settings, ConfigError> {
+    let lines = file.lines.clone();
     let (file, set) = file.with_variables(variables)?;
-    resolve_file(file, config, overrides).map_err(|error| match error {
-        // If the value came from a variable, the error names the variable and not the key.
-        ConfigError::Invalid { setting, problem } => match set.iter().find(|key| key.label() == setting) {
-            Some(key) => invalid(key.variable(), problem),
-            None => invalid(setting, problem),
+    resolve_file(file, config.clone(), overrides).map_err(|error| match error {
+        // An error names the place of the value: the variable, or the file and the line.
+        ConfigError::Invalid { setting, problem } => match (set.iter().find(|key| key.label() == setting), config) {
+            (Some(key), _) => invalid(key.variable(), problem),
+            (None, Some(path)) => match lines.of_label(&setting) {
+                Some(line) => ConfigError::Parse { path, message: format!("line {line}: {setting}: {problem}") },
+                None => invalid(setting, problem),
+            },
+            (None, None) => invalid(setting, problem),
         },
         error => error,
     })
@@ -91,6 +97,7 @@ pub(super) fn resolve_file(
     let archive_owner = state_path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let (state_path, archive_root) = (resolve_state_links(state_path)?, resolve_links(archive_root)?);
     let warehouse = warehouse(file.warehouse, &mut overrides)?;
+    let serve = serve::resolve(file.serve, warehouse.report_time_zone)?;
     let parquet = warehouse.paths.iter().find_map(|(kind, path)| kind.is_folder().then_some(path));
     let recordings_path = file.recordings.path.clone().unwrap_or_else(|| match parquet {
         Some(parquet) => parquet.join(recordings::FOLDER),
@@ -119,7 +126,7 @@ pub(super) fn resolve_file(
         archive_keep_days: file.archive.keep_days,
         erase_vanished_after_days,
         recordings,
-        serve: serve::resolve(file.serve)?,
+        serve,
         metrics: MetricsSettings { textfile: file.metrics.textfile },
         notify: notify::resolve(file.notify, &folder)?,
         deadline: overrides.deadline,
@@ -129,8 +136,12 @@ pub(super) fn resolve_file(
 
 /// Replaces `~` by the home folder in every path of the file and of the command line. A path of the file is relative to
 /// `folder`, which has the file.
-fn resolve_paths(file: &mut ConfigFile, folder: &Path, overrides: &mut Overrides) -> Result<(), ConfigError> {
-    let of_file = file.settings().filter_map(|Setting { key, value }| Some((key.label(), value.path()?, folder)));
+pub(super) fn resolve_paths(
+    file: &mut ConfigFile,
+    folder: &Path,
+    overrides: &mut Overrides,
+) -> Result<(), ConfigError> {
+    let of_file = file.settings().filter_map(|Setting { key, value, .. }| Some((key.label(), value.path()?, folder)));
     let flags = [
         ("--api-key-file", overrides.api_key_file.as_mut()),
         ("--state", overrides.state.as_mut()),
@@ -148,7 +159,7 @@ fn resolve_paths(file: &mut ConfigFile, folder: &Path, overrides: &mut Overrides
 }
 
 fn check_ranges(file: &mut ConfigFile) -> Result<(), ConfigError> {
-    for Setting { key, value } in file.settings() {
+    for Setting { key, value, .. } in file.settings() {
         let (Some(number), Some(range)) = (value.number(), &key.range) else { continue };
         if !range.contains(&number) {
             return Err(invalid(key.label(), format!("{number} is not between {} and {}", range.start(), range.end())));
@@ -227,6 +238,12 @@ fn warehouse(mut table: WarehouseTable, overrides: &mut Overrides) -> Result<War
         lock_wait: Duration::from_secs(table.lock_wait_secs),
         publish: table.publish.map(resolve_links).transpose()?,
         full_text_search: table.full_text_search,
+        report_time_zone: match (overrides.time_zone, table.report_time_zone.as_deref()) {
+            (None, Some(name)) => {
+                Some(name.trim().parse().map_err(|problem: String| invalid("[warehouse] report_time_zone", problem))?)
+            }
+            (of_flag, _) => of_flag,
+        },
         extension_directory: table.extension_directory,
     };
     check_publish(&warehouse)?;

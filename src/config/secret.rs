@@ -231,12 +231,16 @@ fn exit_description(status: ExitStatus) -> String {
 
 /// Returns the error for a key file that cannot be read. The path is not shown if it may be the key itself.
 fn key_file_error(path: &Path, source: io::Error) -> ConfigError {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let may_be_a_key = source.kind() == io::ErrorKind::NotFound && name.len() >= KEY_BYTES_MIN && !name.contains('.');
-    match may_be_a_key {
+    match source.kind() == io::ErrorKind::NotFound && may_be_a_key(path) {
         true => ConfigError::NoKeyFile,
         false => FileError::of("read the key file", path)(source).into(),
     }
+}
+
+/// Returns true if the path may be a key that was written in place of the path of its file.
+pub(super) fn may_be_a_key(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.len() >= KEY_BYTES_MIN && !name.contains('.') && !path.exists()
 }
 
 /// Returns true if people use this name for a key that holds a secret.

@@ -3,7 +3,10 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use crate::{model::parse_duration, redact::ApiKey};
+use crate::{
+    model::{TimeZone, parse_duration},
+    redact::ApiKey,
+};
 
 use super::{
     declare::{DAY_SECS, example, table},
@@ -14,6 +17,7 @@ use super::{
 const LISTEN: &str = "127.0.0.1:8788";
 /// The value that switches off a setting which otherwise takes a path, a schedule or a length of time.
 const OFF: &str = "off";
+const REPORT_SCHEDULE: &str = "0 6 * * *";
 const WEBHOOK_PATH: &str = "/webhook";
 const STATUS_TOKEN_ENV: &str = "STUDYSYNC_STATUS_TOKEN";
 /// A shorter token could be guessed.
@@ -41,14 +45,20 @@ table! {
         environment_id: Option<String> => example("12345");
         r#"When `sync` runs: minute, hour, day of month, month, day of week; or "off". After missed runs, one run starts at once."#
         schedule: String = "0 2 * * *".into();
-        "The time zone of the schedule."
-        timezone: String = "UTC".into();
+        "The time zone of the schedule. Without it: report_time_zone of [warehouse], or UTC."
+        timezone: Option<String> => example("Europe/Berlin");
         "The largest random delay of a scheduled run, so that not all clients send requests at the full hour."
         jitter_secs: u64 = 60;
         "A webhook starts a scan of the data that it reports, after this time to collect further webhooks. 0 starts no scan."
         wake_secs: u64 = 60, in 0..=DAY_SECS;
         "Time to collect webhooks before they are written to the warehouses together."
         flush_secs: u64 = 30, in 0..=DAY_SECS;
+        "A file that `serve` replaces with the page of `studysync report`. Whoever can read the file sees answers."
+        report: Option<PathBuf> => example("report.html");
+        "When the report is written; the forms are those of schedule. A time that passes while `serve` is stopped is left out."
+        report_schedule: String = REPORT_SCHEDULE.into();
+        "The flags of `studysync report`, without --out and locations."
+        report_flags: Option<Vec<String>> => example(["--from", "30d", "--by", "browser"]);
         r#"The lag of a stream above which /healthz is red, after the first complete night; or "off". Without it: two hours more than the longest"#
         "time between two scheduled runs."
         max_lag: Option<String> => example("26h");
@@ -85,12 +95,25 @@ pub struct ServeSettings {
     pub wake: Duration,
     /// Time to collect further deliveries before they are written to the warehouses.
     pub flush: Duration,
+    /// The report to write; `None` writes none.
+    pub report: Option<ScheduledReport>,
     /// The lag of a stream above which `/healthz` reports a failure.
     pub max_lag: MaxLag,
     /// True if the status page is served.
     pub has_status_page: bool,
     /// The source of the status page's token.
     pub status_token_source: SecretSource,
+}
+
+/// `[serve] report`, `report_schedule` and `report_flags`.
+#[derive(Clone, Debug)]
+pub struct ScheduledReport {
+    /// The file to replace.
+    pub path: PathBuf,
+    /// A cron expression.
+    pub schedule: String,
+    /// Flags of `studysync report`.
+    pub flags: Vec<String>,
 }
 
 /// `[serve] max_lag`.
@@ -151,8 +174,8 @@ impl ServeSettings {
     }
 }
 
-/// Returns the settings of `[serve]`.
-pub(super) fn resolve(table: ServeTable) -> Result<ServeSettings, ConfigError> {
+/// Returns the settings of `[serve]`. The schedule is in `report_time_zone` unless it has a zone of its own.
+pub(super) fn resolve(table: ServeTable, report_time_zone: Option<TimeZone>) -> Result<ServeSettings, ConfigError> {
     let listen = table.listen.parse().map_err(|_| {
         invalid("[serve] listen", format!("'{}' is not an address with a port, such as {LISTEN}", table.listen))
     })?;
@@ -186,8 +209,13 @@ pub(super) fn resolve(table: ServeTable) -> Result<ServeSettings, ConfigError> {
         webhook: webhook_path(table.webhook)?,
         token_source: token_source.resolve()?,
         environment_id: table.environment_id.map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()),
+        report: table.report.map(|path| ScheduledReport {
+            path,
+            schedule: table.report_schedule,
+            flags: table.report_flags.unwrap_or_default(),
+        }),
         schedule: (table.schedule != OFF).then_some(table.schedule),
-        timezone: table.timezone,
+        timezone: table.timezone.unwrap_or_else(|| report_time_zone.unwrap_or_default().name().to_owned()),
         jitter: Duration::from_secs(table.jitter_secs),
         wake: Duration::from_secs(table.wake_secs),
         flush: Duration::from_secs(table.flush_secs.max(1)),

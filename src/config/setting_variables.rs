@@ -5,15 +5,13 @@ use std::path::PathBuf;
 
 use super::{
     declare::{PREFIX, SettingKey, ValueType},
-    environment::{names_with_prefix, variable, variables_with_prefix},
+    environment::{names_with_prefix, variables_with_prefix},
     error::{ConfigError, invalid},
+    find::CONFIG_VARIABLE,
     paths::expand_tilde,
     secret::is_secret_key,
     tables::keys,
 };
-
-/// The variable that names the configuration file.
-const CONFIG_VARIABLE: &str = "STUDYSYNC_CONFIG";
 
 /// The environment variables with the prefix of this program.
 #[derive(Clone, Debug, Default)]
@@ -23,11 +21,6 @@ pub(super) struct SettingVariables(Vec<Variable>);
 struct Variable {
     name: String,
     text: String,
-}
-
-/// Returns the path in `STUDYSYNC_CONFIG`; `None` if the variable is not set or empty.
-pub(super) fn config_file() -> Option<PathBuf> {
-    variable(CONFIG_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
 /// Returns the names of the variables of this process that must not reach other programs: settings, and variables that

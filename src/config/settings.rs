@@ -4,13 +4,14 @@ use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use crate::{
     files,
-    model::{DriftPolicy, FlagSet, Stream, SurveyStatus, WarehousePaths, host_and_port},
+    model::{DriftPolicy, FlagSet, Stream, SurveyStatus, TimeZone, WarehousePaths, host_and_port},
     plan::RescanRules,
     redact::ApiKey,
 };
 
 use super::{
     error::ConfigError,
+    find::{CONFIG_FILE_NAME, SYSTEM_FILE},
     notify::NotifySettings,
     paths::ArchiveChoice,
     recordings::RecordingsSettings,
@@ -18,8 +19,6 @@ use super::{
     serve::ServeSettings,
 };
 
-/// The configuration file that is read if it exists and neither `--config` nor `STUDYSYNC_CONFIG` names a file.
-pub const CONFIG_FILE_NAME: &str = "studysync.toml";
 /// Days of history that the first sync reads if the configuration sets no start.
 pub const FIRST_SYNC_DAYS: i64 = 30;
 /// The address in the file that `init` writes. The program refuses it until the user replaces it.
@@ -35,6 +34,7 @@ pub struct Overrides {
     pub warehouses: WarehousePaths,
     pub state: Option<PathBuf>,
     pub archive: Option<ArchiveChoice>,
+    pub time_zone: Option<TimeZone>,
     pub streams: Vec<Stream>,
     pub surveys: Vec<i64>,
     pub concurrency: Option<usize>,
@@ -178,6 +178,9 @@ pub struct WarehouseSettings {
     pub publish: Option<PathBuf>,
     /// True if the DuckDB file has a full-text index for `search_answers`.
     pub full_text_search: bool,
+    /// The time zone of days in views and reports; `None` if none is configured: UTC, or that of an existing file that
+    /// is only read.
+    pub report_time_zone: Option<TimeZone>,
     /// DuckDB's folder of extensions; `None` is DuckDB's default.
     pub extension_directory: Option<PathBuf>,
 }
@@ -196,8 +199,11 @@ impl Settings {
     /// No address is set, or the address is the example of the template.
     pub fn base_url(&self) -> Result<&str, ConfigError> {
         match self.service.base_url.as_deref() {
-            None | Some("") => Err(ConfigError::NoService { file: CONFIG_FILE_NAME }),
-            Some(EXAMPLE_URL) => Err(ConfigError::ExampleService { file: CONFIG_FILE_NAME }),
+            None | Some("") => {
+                self.require_configuration()?;
+                Err(ConfigError::NoService { file: self.file_to_edit() })
+            }
+            Some(EXAMPLE_URL) => Err(ConfigError::ExampleService { file: self.file_to_edit() }),
             Some(base_url) => Ok(base_url),
         }
     }
@@ -215,9 +221,26 @@ impl Settings {
     /// Fails unless at least one warehouse is configured.
     pub fn require_warehouse(&self) -> Result<(), ConfigError> {
         if self.warehouse.paths.is_empty() {
-            return Err(ConfigError::NoWarehouse { file: CONFIG_FILE_NAME });
+            self.require_configuration()?;
+            return Err(ConfigError::NoWarehouse { file: self.file_to_edit() });
         }
         Ok(())
+    }
+
+    /// Fails if nothing is configured: no file, and no service or warehouse by flag or variable. The working folder is
+    /// then probably the wrong one.
+    pub fn require_configuration(&self) -> Result<(), ConfigError> {
+        let is_configured =
+            self.config.is_some() || self.service.base_url.is_some() || !self.warehouse.paths.is_empty();
+        match is_configured {
+            true => Ok(()),
+            false => Err(ConfigError::NoConfiguration { folder_file: CONFIG_FILE_NAME, system_file: SYSTEM_FILE }),
+        }
+    }
+
+    /// Returns the configuration file; without one, the file that `studysync init` writes.
+    fn file_to_edit(&self) -> PathBuf {
+        self.config.clone().unwrap_or_else(|| CONFIG_FILE_NAME.into())
     }
 
     /// Returns the folder next to the state file with the suppression list and the receipts of erasures.

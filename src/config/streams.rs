@@ -105,7 +105,8 @@ pub(super) fn by_stream(tables: BTreeMap<String, StreamTable>) -> Result<StreamT
     for (name, table) in tables {
         let unknown =
             |_| format!("there is no stream '{name}'; there are responses, surveys (or studies), themes and users");
-        let stream: Stream = name.parse().map_err(unknown).map_err(|problem| invalid("[streams]", problem))?;
+        let stream: Stream =
+            name.parse().map_err(unknown).map_err(|problem| invalid(format!("[streams.{name}]"), problem))?;
         if by_stream.insert(stream, table).is_some() {
             let problem = "surveys and studies are the same stream: keep one of the two tables";
             return Err(invalid("[streams]", problem));

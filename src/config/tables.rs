@@ -1,17 +1,18 @@
-//! The configuration file as tables: the declarations of the short tables, the list of all keys, and the file that
-//! `studysync init` writes. Longer tables are declared beside the code that uses them.
+//! The configuration file as tables: the declarations of the short tables, and the list of all keys. Longer tables are
+//! declared beside the code that uses them.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::Deserialize;
 
 use super::{
-    declare::{DAY_SECS, Setting, SettingKey, Shown, Table, YEAR_SECS, default, example, table},
+    declare::{DAY_SECS, Setting, SettingKey, Table, YEAR_SECS, default, example, table},
+    lines::FileLines,
     notify::NotifyTable,
     paths::{ArchiveChoice, STATE_PATH},
     recordings::RecordingsTable,
     serve::ServeTable,
-    settings::{EXAMPLE_URL, FIRST_SYNC_DAYS},
+    settings::EXAMPLE_URL,
     streams::{self, StreamTable},
 };
 use crate::model::{Stream, WarehouseKind};
@@ -20,7 +21,7 @@ use crate::model::{Stream, WarehouseKind};
 pub(super) const MEMORY_LIMIT_MB_MIN: u64 = 256;
 
 /// The configuration file. Its tables are in the order of the file that `init` writes.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ConfigFile {
     pub service: ServiceTable,
@@ -37,6 +38,8 @@ pub(super) struct ConfigFile {
     /// The content of the file as a TOML table, into which the values of environment variables are written.
     #[serde(skip)]
     pub table: toml::Table,
+    #[serde(skip)]
+    pub lines: FileLines,
 }
 
 table! {
@@ -89,6 +92,8 @@ table! {
         "A full-text index in the DuckDB file for search_answers. DuckDB's extension fts must be installed: nothing is downloaded. A run that"
         "changed answers rebuilds the index, which takes about 13 seconds for a million responses."
         full_text_search: bool = false;
+        "The time zone of days, weeks and months in views, report and diff, and of the schedule. Stored times stay UTC. Without it: UTC."
+        report_time_zone: Option<String> => example("Europe/Berlin");
         "DuckDB's folder of extensions, if it is not ~/.duckdb/extensions."
         extension_directory: Option<PathBuf> => example("/opt/duckdb/extensions");
     }
@@ -174,7 +179,7 @@ impl ConfigFile {
 }
 
 /// Returns every key, in the order of the file.
-fn keys_of_file() -> Vec<SettingKey> {
+pub(super) fn keys_of_file() -> Vec<SettingKey> {
     let streams = Stream::ALL.into_iter().map(|stream| (stream.name().to_owned(), StreamTable::default()));
     let mut file = ConfigFile { streams: streams.collect(), ..ConfigFile::default() };
     file.settings().filter_map(|setting| streams::key_of_stream(setting.key)).collect()
@@ -186,30 +191,4 @@ pub fn keys() -> impl Iterator<Item = SettingKey> {
     // The reference of variables ends with [serve].
     keys.sort_by_key(|key| key.table == "serve");
     keys.into_iter()
-}
-
-/// Returns the commented file that `init` writes. The file has every key with its default.
-pub fn template() -> String {
-    let mut text = String::from(
-        "# studysync: which data to read, how fast, and where to store it.\n\
-         # Every key has a default; lines that begin with '#' show it. Paths are relative to this file; ~/ is your home.\n\
-         # Environment variables win over this file: STUDYSYNC_WAREHOUSE_DUCKDB sets duckdb under [warehouse].\n",
-    );
-    let mut table = String::new();
-    for key in keys_of_file().into_iter().filter(streams::is_in_template) {
-        if table != key.table {
-            text += &format!("\n[{}]\n", key.table);
-            table.clone_from(&key.table);
-        }
-        for line in key.help {
-            text += &format!("# {line}\n");
-        }
-        let Shown { toml, is_set, below, .. } = &key.shown;
-        text += &format!("{}{} = {toml}\n", if *is_set { "" } else { "# " }, key.name);
-        if let Some(comment) = below {
-            text += &format!("# {comment}\n");
-        }
-    }
-    text.replace("{FIRST_SYNC_DAYS}", &FIRST_SYNC_DAYS.to_string())
-        .replace("{MEMORY_LIMIT_MB_MIN}", &MEMORY_LIMIT_MB_MIN.to_string())
 }

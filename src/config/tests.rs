@@ -24,8 +24,10 @@ fn settings_with(text: &str, variables: &[(&str, &str)]) -> Result<Settings, Str
 #[test]
 fn the_comments_of_the_template_are_the_defaults() {
     let examples: BTreeSet<&str> = keys().filter(SettingKey::is_example).map(|key| key.name).collect();
-    let written = settings(&template()).unwrap();
-    let uncommented: String = template()
+    let written = settings(&template(true, None)).unwrap();
+    // A long list has a line for each value.
+    let full = template(true, None).replace("[\n#     ", "[").replace(",\n#     ", ", ").replace(",\n# ]", "]");
+    let uncommented: String = full
         .lines()
         .filter(|line| {
             let setting = line.strip_prefix("# ").and_then(|line| line.split_once(" = "));
@@ -128,12 +130,61 @@ fn a_file_may_begin_with_a_byte_order_mark() {
 
 #[test]
 fn the_example_address_of_the_template_is_refused() {
-    for unedited in [template(), "[service]\nbase_url = \"https://api.example.com/\"".to_owned()] {
+    for unedited in
+        [template(true, None), template(false, None), "[service]\nbase_url = \"https://api.example.com/\"".to_owned()]
+    {
         let refused = settings(&unedited).unwrap().base_url().map(str::to_owned).unwrap_err().to_string();
         assert!(refused.contains("only an example"), "{refused}");
     }
     let empty = settings("[service]\nbase_url = \"\"").unwrap().base_url().map(str::to_owned).unwrap_err().to_string();
     assert!(empty.contains("no service is named"), "{empty}");
+    let written = template(false, Some("https://a.example/\"x"));
+    assert_eq!(settings(&written).unwrap().base_url().unwrap(), "https://a.example/\"x");
+    assert!(!written.contains("example, which is refused"), "{written}");
+}
+
+#[test]
+fn a_template_fits_into_80_columns_and_the_short_one_on_a_page() {
+    for text in [template(true, None), template(false, None)] {
+        let long: Vec<&str> = text.lines().filter(|line| line.len() > 80).collect();
+        assert!(long.is_empty(), "{long:#?}");
+    }
+    let short = template(false, None);
+    assert!((25..=45).contains(&short.lines().count()), "{short}");
+    for key in ["base_url", "api_key_env", "flags", "since", "duckdb", "parquet"] {
+        assert!(short.contains(&format!("{key} = ")), "{key}: {short}");
+    }
+}
+
+#[test]
+fn an_invalid_value_names_the_file_and_line() {
+    for (text, expected) in [
+        ("[service]\nauth = 'basic'", "studysync.toml: line 2: [service] auth: 'basic' is neither"),
+        ("\n\n[streams.answers]\n", "line 3: [streams.answers]: there is no stream 'answers'"),
+        ("[streams.studies]\nenabled = true\npage_rows = 0", "line 3: [streams.surveys] page_rows: 0 is not"),
+        ("notify.on = []", "line 1: [notify] on: "),
+        ("[warehouse]\nduckdb = '~bob/w.duckdb'", "line 2: [warehouse] duckdb: "),
+    ] {
+        let error = settings(text).unwrap_err();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_key_of_another_table_names_that_table() {
+    for (text, expected) in [
+        (
+            "base_url = 'https://a.example'",
+            "line 1: there is no key 'base_url'; did you mean base_url under [service]?",
+        ),
+        ("[warehouse]\nbase_url = 'x'", "line 2: there is no key 'base_url'; did you mean base_url under [service]?"),
+        ("[service]\npage_rows = 5", "page_rows under [streams.NAME]?"),
+        ("[streams.themes]\nunknown_fields = 'freeze'", "unknown_fields under [streams.NAME.drift]?"),
+        ("path = 'x'", "path under [state] or [archive] or [recordings]?"),
+    ] {
+        let error = settings(text).unwrap_err();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
 }
 
 #[test]

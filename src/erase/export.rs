@@ -57,7 +57,7 @@ impl ExportFolder {
     /// Begins a folder.
     ///
     /// # Errors
-    /// `Names` if there is a file or a folder with files at the path.
+    /// `Names` if there is a file or a folder with files at the path, or the rest of an interrupted export beside it.
     pub fn begin(folder: &Path) -> Result<ExportFolder, EraseError> {
         let is_empty = || fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
         if files::metadata(folder).map_err(FileError::of("look at", folder))?.is_some() && !is_empty() {
@@ -65,8 +65,10 @@ impl ExportFolder {
             return Err(EraseError::Names(problem));
         }
         let unfinished = files::with_suffix(folder, UNFINISHED);
-        if unfinished.is_dir() {
-            fs::remove_dir_all(&unfinished).map_err(FileError::of("remove", &unfinished))?;
+        if files::metadata(&unfinished).map_err(FileError::of("look at", &unfinished))?.is_some() {
+            // It may have files of the user, so it is not removed.
+            let problem = format!("{} exists, perhaps of an interrupted export: remove it", unfinished.display());
+            return Err(EraseError::Names(problem));
         }
         files::create_folders(&unfinished).map_err(FileError::of("create", &unfinished))?;
         Ok(ExportFolder { folder: folder.to_owned(), unfinished, counts: BTreeMap::new() })

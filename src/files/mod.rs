@@ -72,6 +72,14 @@ pub fn move_over(new: &Path, path: &Path) -> io::Result<()> {
     move_over_real(new, &real_path(path)?, Access::Private)
 }
 
+/// Replaces the file at `path` with the complete and durable file `new`, atomically. The replacement is durable after
+/// [`sync_folder`] of its folder. After an error `new` still exists.
+pub fn move_over_unsynced(new: &Path, path: &Path) -> io::Result<()> {
+    let target = real_path(path)?;
+    set_access(new, &target, Access::Private)?;
+    rename_over(new, &target, Access::Private)
+}
+
 /// Renames the folder `new` to `path`, durably. There may be an empty folder at `path`.
 pub fn move_folder(new: &Path, path: &Path) -> io::Result<()> {
     fs::rename(new, path)?;
@@ -81,6 +89,13 @@ pub fn move_folder(new: &Path, path: &Path) -> io::Result<()> {
 /// Replaces the file `target`, whose links are resolved, with the complete file `new`. `access` applies if `target`
 /// does not exist yet. Fails if `target` is a folder or a device.
 fn move_over_real(new: &Path, target: &Path, access: Access) -> io::Result<()> {
+    set_access(new, target, access)?.sync_all()?;
+    rename_over(new, target, access)?;
+    sync_folder(folder_of(target))
+}
+
+/// Gives `new` the mode and owner of `target`, or `access` if `target` does not exist. Returns `new`, open.
+fn set_access(new: &Path, target: &Path, access: Access) -> io::Result<File> {
     let old = metadata(target)?;
     if old.as_ref().is_some_and(|old| !old.is_file()) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
@@ -90,12 +105,14 @@ fn move_over_real(new: &Path, target: &Path, access: Access) -> io::Result<()> {
         Some(old) => access::copy_from(&file, target, &old)?,
         None => access::set_initial(&file, target, access)?,
     }
-    file.sync_all()?;
+    Ok(file)
+}
+
+fn rename_over(new: &Path, target: &Path, access: Access) -> io::Result<()> {
     match fs::rename(new, target) {
-        Err(error) if error.kind() == io::ErrorKind::CrossesDevices => return copy_across(new, target, access),
-        renamed => renamed.map_err(explain)?,
+        Err(error) if error.kind() == io::ErrorKind::CrossesDevices => copy_across(new, target, access),
+        renamed => renamed.map_err(explain),
     }
-    sync_folder(folder_of(target))
 }
 
 /// Replaces a file on another file system: copies `new` into the folder of `target`, renames the copy, and removes

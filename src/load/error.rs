@@ -203,7 +203,8 @@ impl Fault for LoadError {
             }
             LoadError::Newer { .. } => USE_NEWER,
             LoadError::NotOurs { .. } => {
-                "name another path; or, if it was a warehouse before, restore it from a backup, or move it away and run the same command again"
+                "name another path; or, if it was a warehouse before, move it away and run `studysync replay`: it rebuilds the warehouse from \
+                 the archive, without a request and with the history of edits. Without an archive restore a backup"
             }
             LoadError::ForeignObject { .. } => {
                 "it is an object of your own: drop it, or create it without the object that is named here (its rows can be copied to another \
@@ -226,13 +227,17 @@ impl Fault for LoadError {
     }
 }
 
-const DAMAGED: &str =
-    "restore it from a backup, or move it away and run the same command again, which pulls its rows again";
+const DAMAGED: &str = "move it away and run `studysync replay`: it rebuilds the warehouse from the archive, without a request and with \
+     the history of edits. Without an archive restore a backup, or run `studysync sync`, which pulls the rows again";
 const BUG: &str =
     "report this bug of studysync with the message; nothing committed is lost, and the command can be run again";
 
 static MISSING: LazyLock<String> = LazyLock::new(|| {
-    format!("run `studysync sync` first, which creates it, or name the warehouse with {}", WarehouseKind::flags(""))
+    format!(
+        "name the warehouse with {}; the first `studysync sync` creates it. If it was lost, `studysync replay` rebuilds it \
+         from the archive, without a request and with the history of edits",
+        WarehouseKind::flags("")
+    )
 });
 
 /// Returns a closure for `map_err` that makes the error for rows of a table that Arrow refuses. Input does not cause

@@ -36,7 +36,9 @@ pub use json_rows::{ExportedRows, ParquetRows, json_rows, read_parquet_file};
 pub use lock_wait::{LockPatience, WhileLocked};
 pub use open::{Opening, Place, WarehouseOptions};
 pub use persons::{CoOccurrence, LocationResult, PeopleFound};
-pub use reader::{QueryResult, Reader, ReaderLimits, RowFormat, RowsQuery, Streamed, in_place, statements};
+pub use reader::{
+    AnswerRange, QueryResult, Reader, ReaderLimits, RowFormat, RowsQuery, Streamed, in_place, statements,
+};
 pub use replace::{build_path, clear_built_file};
 pub use scan::{Difference, Differences, Example, Pages, Wanted};
 pub use store::{ParquetOptions, PartitionBy, TimeRange};

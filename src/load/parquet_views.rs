@@ -11,7 +11,7 @@ use duckdb::Connection;
 use crate::{
     files,
     load::{LoadError, store::duckdb::explain},
-    schema::{self, Table, ViewKind, quote_identifier, quote_text},
+    schema::{self, Table, ViewKind, named_in, quote_identifier, quote_text, words},
 };
 
 /// Catalog name of the views over Parquet files.
@@ -81,17 +81,10 @@ impl ParquetViews {
         if words(&sql).any(|word| LISTS.iter().any(|list| word.starts_with(list))) {
             return self.create_all(connection).map(drop);
         }
-        let mut named = Vec::new();
-        if self.catalog == PARQUET_CATALOG || words(&sql).any(|word| word == PARQUET_CATALOG) {
-            let mut texts = vec![sql.as_str()];
-            for view in self.views.iter().rev() {
-                if texts.iter().any(|text| words(text).any(|word| word == view.name)) {
-                    texts.push(&view.create_sql);
-                    named.push(view);
-                }
-            }
-        }
-        self.create(connection, named.into_iter().rev()).map(drop)
+        let may_name = self.catalog == PARQUET_CATALOG || words(&sql).any(|word| word == PARQUET_CATALOG);
+        let views = if may_name { &self.views[..] } else { &[] };
+        let named = named_in(&sql, views, |view| (&view.name, &view.create_sql));
+        self.create(connection, named.into_iter()).map(drop)
     }
 
     /// Creates the views that do not exist. Returns false if all exist.
@@ -119,10 +112,6 @@ impl ParquetViews {
         use_catalog(self.catalog).and(created).map_err(failed)?;
         Ok(true)
     }
-}
-
-fn words(sql: &str) -> impl Iterator<Item = &str> {
-    sql.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
 }
 
 /// Returns the SELECT of all rows in the Parquet files of a table. The engine expands the glob for each query, so a

@@ -4,11 +4,13 @@
 //! While a run writes the DuckDB file, opening a reader reads the copy for readers, waits, or fails, as [`WhileLocked`]
 //! says. A run cannot write a DuckDB file that a reader has open, so the reader should be closed after the query.
 
+mod answer_range;
 mod columns;
 mod pivot;
 mod script;
 mod seal;
 mod timer;
+mod zoned_views;
 
 use std::{
     cell::Cell,
@@ -34,10 +36,12 @@ use crate::{
     model::{WarehouseKind, WarehousePaths, format_ms},
     schema::quote_text,
 };
+pub use answer_range::AnswerRange;
 pub use columns::{RowFormat, RowsQuery};
 pub use script::{in_place, statements};
 use seal::check_reads_only;
 use timer::StatementTimer;
+use zoned_views::ZonedViews;
 
 /// Default of [`ReaderLimits::statement_time`].
 const STATEMENT_TIME: Duration = Duration::from_secs(300);
@@ -66,6 +70,9 @@ pub struct Reader {
     limits: ReaderLimits,
     /// The warehouses to open again, and how long to wait for them; `None` if the engine uses one thread.
     reopening: Option<(WarehousePaths, LockPatience)>,
+    zoned: ZonedViews,
+    /// The answers that statements of [`Reader::stream`] see.
+    answers: AnswerRange,
     /// Dropped after the connection, because fields are dropped in their order.
     attached: Vec<Attached>,
 }
@@ -155,12 +162,19 @@ impl Reader {
             }
             connection.execute_batch(&format!("USE {first}.main")).map_err(failed)?;
         }
+        let is_file = paths.keys().next().is_some_and(|kind| !kind.is_folder());
+        let zoned = if is_file { ZonedViews::of_file(&connection) } else { ZonedViews::default() };
         // From here on the engine can read only the attached file and the files in the folder.
         let folders: Vec<String> = parquet_views(&attached).map(|views| quote_text(&views.folder())).collect();
         let seal = "SET enable_external_access = false; SET lock_configuration = true";
         let sealed = format!("SET allowed_directories = [{}]; {seal}", folders.join(", "));
         connection.execute_batch(&sealed).map_err(failed)?;
-        Ok(Reader { connection, limits, reopening: None, attached })
+        Ok(Reader { connection, limits, reopening: None, zoned, answers: AnswerRange::default(), attached })
+    }
+
+    /// Narrows the views of answers to a range, in the statements of [`Reader::stream`] from now on.
+    pub fn narrow(&mut self, answers: AnswerRange) {
+        self.answers = answers;
     }
 
     /// Returns how many rows of this size a caller may collect.
@@ -223,13 +237,15 @@ impl Reader {
         rows_max: usize,
         take: impl FnMut(RecordBatch) -> Result<(), E>,
     ) -> Result<Streamed, E> {
-        check_reads_only(&self.connection, sql)?;
-        self.run(sql, rows_max, take)
+        let sql = self.answers.over(sql);
+        check_reads_only(&self.connection, &sql)?;
+        self.run(&sql, rows_max, take)
     }
 
     /// Creates the views over Parquet files that a statement names, and plans it. If that fails, the statement may name
     /// a view in another way, so all views are created and it is planned again.
     fn with_views<T>(&self, sql: &str, plan: impl Fn() -> Result<T, LoadError>) -> Result<T, LoadError> {
+        self.zoned.create_named(&self.connection, sql)?;
         let Some(views) = parquet_views(&self.attached).next() else { return plan() };
         views.create_named(&self.connection, sql)?;
         match plan() {
@@ -270,7 +286,8 @@ impl Reader {
         self.connection = Connection::open_in_memory().map_err(LoadError::engine("close the warehouse"))?;
         self.attached.clear();
         let while_locked = WhileLocked { copy: None, patience };
-        *self = Reader::open_engine(&mut paths, self.limits, Some(1), &while_locked)?;
+        let reopened = Reader::open_engine(&mut paths, self.limits, Some(1), &while_locked)?;
+        *self = Reader { answers: self.answers, ..reopened };
         self.run_once(sql, rows_max, &mut take)?
     }
 

@@ -16,6 +16,8 @@ mod stored_report;
 mod stream;
 mod time;
 mod time_account;
+mod time_zone;
+mod untrusted;
 mod warehouse_kind;
 mod window;
 
@@ -41,9 +43,11 @@ pub use service_profile::{
 pub use stored_report::StoredReport;
 pub use stream::{Flag, FlagSet, StatusFilter, StatusSpelling, Stream, SurveyStatus};
 pub use time::{
-    DAY_MS, EpochUnit, HOUR_MS, MINUTE_MS, SECOND_MS, epoch_ms, format_duration, format_duration_short, format_ms,
-    format_second, is_in_future, is_recent, parse_date, parse_duration, parse_moment, parse_month,
+    DAY_MS, EpochUnit, HOUR_MS, MINUTE_MS, SECOND_MS, epoch_ms, format_duration, format_duration_short, format_elapsed,
+    format_ms, format_second, is_in_future, is_recent, parse_date, parse_duration, parse_moment, parse_month,
 };
 pub use time_account::{Activity, ActivityGuard, TimeAccount, TimeParts};
+pub use time_zone::{TimeZone, ZoneOffset};
+pub use untrusted::{CLOCK, NEEDS_RECHECK, Untrusted, WITHHELD};
 pub use warehouse_kind::{WarehouseKind, WarehousePaths};
 pub use window::{CoverageInterval, IntervalSet, NEEDS_RECHECK_MS, Scope, Window};

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, NaiveDate, NaiveDateTime};
+use chrono::{DateTime, Months, NaiveDate, NaiveDateTime};
 
 /// Milliseconds in a second.
 pub const SECOND_MS: i64 = 1000;
@@ -102,7 +102,8 @@ fn parse_epoch(text: &str) -> Result<i64, String> {
 }
 
 /// Parses a time in one of the forms of [`parse_date`], or a time relative to `now_ms`: `now`, `today`, `yesterday`
-/// (midnight UTC), or a duration such as `7d` or `36h` before now. `2026-11` is the start of the month in UTC.
+/// (midnight UTC), or a length before now such as `3y`, `6mo`, `7d` or `36h`. `2026-11` and `2026` are the start of the
+/// month or year in UTC.
 ///
 /// # Errors
 /// If the text has another form or lies before 1970. The error names the accepted forms.
@@ -118,24 +119,45 @@ pub fn parse_moment(text: &str, now_ms: i64) -> Result<i64, String> {
     if let Some(at_ms) = parse_month(text) {
         return Ok(at_ms);
     }
-    if let Ok(ago) = parse_duration(text) {
-        let ago_ms = i64::try_from(ago.as_millis()).unwrap_or(i64::MAX);
-        return match now_ms.saturating_sub(ago_ms) {
-            at_ms @ 0.. => Ok(at_ms),
-            _ => Err(format!("'{text}' ago is before 1970")),
-        };
+    if let Some(at_ms) = parse_ago(text, now_ms) {
+        return if at_ms >= 0 { Ok(at_ms) } else { Err(format!("'{text}' ago is before 1970")) };
     }
     parse_date(text).map_err(|problem| match problem.ends_with(DATE_FORMS) {
-        true => format!("{problem}; or 2026-01, 7d, yesterday, today, now"),
+        true => format!("{problem}; or 2026-01, 2026, 7d, 6mo, 3y, yesterday, today, now"),
         false => problem,
     })
 }
 
-/// Parses `2026-11` into the start of the month in UTC, in epoch milliseconds; `None` if the text has another form or
-/// lies before 1970.
+/// Returns the time that lies a length such as `3y`, `1y6mo`, `7d` or `36h` before `now_ms`; `None` if the text is no
+/// length. Years and months are those of the calendar.
+fn parse_ago(text: &str, now_ms: i64) -> Option<i64> {
+    let number_before = |text: &str, unit: &str| -> Option<u32> {
+        let (number, _) = text.split_once(unit)?;
+        number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse().ok())?
+    };
+    let (mut rest, mut months) = (text, 0_u32);
+    for (unit, length) in [("y", 12), ("mo", 1)] {
+        if let Some(number) = number_before(rest, unit) {
+            months = months.checked_add(number.checked_mul(length)?)?;
+            rest = rest.split_once(unit)?.1;
+        }
+    }
+    let ago = match (months, rest) {
+        (1.., "") => Duration::ZERO,
+        (_, rest) => parse_duration(rest).ok()?,
+    };
+    let before = DateTime::from_timestamp_millis(now_ms)?.checked_sub_months(Months::new(months));
+    let before_ms = before.map_or(i64::MIN, |before| before.timestamp_millis());
+    Some(before_ms.saturating_sub(i64::try_from(ago.as_millis()).unwrap_or(i64::MAX)))
+}
+
+/// Parses `2026-11` or `2026` into the start of the month or year in UTC, in epoch milliseconds; `None` if the text has
+/// another form or lies before 1970.
 pub fn parse_month(text: &str) -> Option<i64> {
+    let is_year = text.len() == 4 && text.bytes().all(|byte| byte.is_ascii_digit());
     let is_month = text.len() == 7 && text.as_bytes().get(4) == Some(&b'-');
-    let day = NaiveDate::parse_from_str(&format!("{text}-01"), "%Y-%m-%d").ok().filter(|_| is_month)?;
+    let first = if is_year { format!("{text}-01-01") } else { format!("{text}-01") };
+    let day = NaiveDate::parse_from_str(&first, "%Y-%m-%d").ok().filter(|_| is_year || is_month)?;
     let at_ms = day.and_time(chrono::NaiveTime::MIN).and_utc().timestamp_millis();
     (at_ms >= 0).then_some(at_ms)
 }
@@ -189,6 +211,14 @@ pub fn format_duration(secs: u64) -> String {
 /// Formats a number of seconds like [`format_duration`], for narrow lines: `45s`, `12m`, `3h20m`, `2d4h`.
 pub fn format_duration_short(secs: u64) -> String {
     format_duration(secs).replace("days", "d").replace("min", "m").replace(' ', "")
+}
+
+/// Formats a number of seconds like [`format_duration_short`], with the seconds below an hour: `45s`, `1m05s`, `3h20m`.
+pub fn format_elapsed(secs: u64) -> String {
+    match secs {
+        60..3600 => format!("{}m{:02}s", secs / 60, secs % 60),
+        _ => format_duration_short(secs),
+    }
 }
 
 /// The unit of a number of time since the epoch.
@@ -276,17 +306,42 @@ mod tests {
             ("7d", "2026-11-19T21:05:07Z"),
             ("1d12h", "2026-11-25T09:05:07Z"),
             ("2026-11", "2026-11-01"),
+            ("2026", "2026-01-01"),
+            ("3y", "2023-11-26T21:05:07Z"),
+            ("6mo", "2026-05-26T21:05:07Z"),
+            ("1y9mo", "2025-02-26T21:05:07Z"),
+            ("1y1d", "2025-11-25T21:05:07Z"),
+            ("9mo", "2026-02-26T21:05:07Z"),
+            ("5m", "2026-11-26T21:00:07Z"),
             ("2026-01-31", "2026-01-31"),
             ("1769817600000", "2026-01-31"),
         ] {
             assert_eq!(parse_moment(text, now_ms).map(format_ms).as_deref(), Ok(expected), "{text}");
         }
-        for wrong in
-            ["", "2026", "2026-13", "26-11", "2026-1", "Yesterday", "tomorrow", "-7d", "7 d", "1926-01", "99999d"]
-        {
+        for wrong in [
+            "",
+            "202",
+            "1926",
+            "0y",
+            "y",
+            "mo",
+            "3y2y",
+            "6mo1y",
+            "99y",
+            "99999999y",
+            "2026-13",
+            "26-11",
+            "2026-1",
+            "Yesterday",
+            "tomorrow",
+            "-7d",
+            "7 d",
+            "1926-01",
+            "99999d",
+        ] {
             assert!(parse_moment(wrong, now_ms).is_err(), "{wrong}");
         }
-        assert!(parse_moment("last week", now_ms).unwrap_err().contains("7d, yesterday"));
+        assert!(parse_moment("last week", now_ms).unwrap_err().contains("7d, 6mo, 3y, yesterday"));
     }
 
     #[test]
@@ -357,6 +412,7 @@ mod tests {
         ] {
             assert_eq!((format_duration(secs), format_duration_short(secs)), (text.to_owned(), short.to_owned()));
         }
+        assert_eq!([59, 65, 3_599, 7_300].map(format_elapsed), ["59s", "1m05s", "59m59s", "2h1m"]);
     }
 
     #[test]

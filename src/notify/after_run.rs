@@ -1,6 +1,8 @@
 //! Does the work after a run has released its lease: writes the textfile, and notifies. This work cannot change the
 //! run's outcome.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::{
@@ -80,6 +82,17 @@ pub async fn between_runs(settings: &Settings, now_ms: i64, rules: HealthRules) 
     if settings.notify.is_enabled() {
         notify(settings, &status, &health, rules, false).await;
     }
+}
+
+/// Notifies that a report was written to this path.
+pub async fn report_written(settings: &Settings, path: &Path, now_ms: i64) {
+    if !settings.notify.is_enabled() || !settings.notify.on.contains(&NotifyEvent::Report) {
+        return;
+    }
+    let mut outbox = Outbox::open(settings).await;
+    let message = Message::report(settings, path, now_ms);
+    outbox.add(now_ms, &Channel::configured(settings), |_| vec![message]);
+    deliver(settings, &mut outbox).await;
 }
 
 /// Reads the status. If the history has no entry of this run, its fallback report is added to the status.

@@ -1,5 +1,7 @@
 //! One notification, as text for people and as JSON for programs.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -34,6 +36,7 @@ impl Message {
             NotifyEvent::Failed => format!("studysync {command} failed on {host}: {sentence}"),
             NotifyEvent::NeedsALook => format!("studysync {command} on {host} needs a look: {sentence}"),
             NotifyEvent::Recovered => format!("studysync {command} on {host} works again"),
+            NotifyEvent::Report => format!("studysync on {host} wrote the report {sentence}"),
             NotifyEvent::Test => format!("studysync on {host} can notify you: this is a test"),
         };
         let mut text = headline;
@@ -41,7 +44,7 @@ impl Message {
             text.push_str(&format!("\nWhat to do: {}", on_one_line(hint)));
         }
         let (environment, ended) = (&settings.service.environment, format_ms(summary.ended_ms()));
-        if event != NotifyEvent::Test {
+        if !matches!(event, NotifyEvent::Test | NotifyEvent::Report) {
             text.push_str(&format!("\nEnvironment {environment}, run {} ended {ended}", summary.run_id));
         }
         Message {
@@ -50,23 +53,34 @@ impl Message {
             exit_code: summary.exit_code,
             summary: sentence,
             text,
-            health: json!({ "healthy": health.is_healthy(), "reasons": health.reasons }),
+            health: json!(health),
             run,
         }
     }
 
     /// Builds the message that tests the configured channels.
     pub fn test(settings: &Settings, now_ms: i64) -> Message {
+        Message::without_run(NotifyEvent::Test, "check", "this is a test", settings, now_ms)
+    }
+
+    /// Builds the message about a report that was written to this path.
+    pub fn report(settings: &Settings, path: &Path, now_ms: i64) -> Message {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        Message::without_run(NotifyEvent::Report, "report", &path.to_string_lossy(), settings, now_ms)
+    }
+
+    /// Builds a message about something that is no run and was done.
+    fn without_run(event: NotifyEvent, command: &str, sentence: &str, settings: &Settings, now_ms: i64) -> Message {
         let summary = RunSummary {
-            command: "check".to_owned(),
+            command: command.to_owned(),
             started_ms: now_ms,
             finished_ms: Some(now_ms),
             outcome: "done".to_owned(),
             exit_code: Some(0),
-            why: Some("this is a test".to_owned()),
+            why: Some(sentence.to_owned()),
             ..RunSummary::default()
         };
-        Message::new(NotifyEvent::Test, &summary, &Health::default(), json!({}), settings)
+        Message::new(event, &summary, &Health::default(), json!({}), settings)
     }
 
     /// Returns the environment variables for the notification command. `STUDYSYNC_EXIT_CODE` is empty for a run without

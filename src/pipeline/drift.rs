@@ -11,8 +11,6 @@ use crate::{
     model::{Drift, DriftEntry, DriftFate, DriftKind, FlatPage, Stream},
 };
 
-/// The maximum number of lines of drift in the text output. The run JSON lists more.
-const LINES_MAX: usize = 20;
 /// The maximum number of records of a scan that are recognized when they are read again. Further records count twice.
 const SEEN_MAX: usize = 1_000_000;
 
@@ -100,14 +98,14 @@ impl ScanDrift {
     }
 }
 
-/// Returns one line of text for each place, at most `LINES_MAX`, and a line about the other places. `unlisted` is the
+/// Returns one line of text for each place, at most `lines_max`, and a line about the other places. `unlisted` is the
 /// number of records with drift that is not in `drift`.
-pub fn drift_lines(drift: &[DriftReport], unlisted: u64) -> Vec<String> {
+pub fn drift_lines(drift: &[DriftReport], unlisted: u64, lines_max: usize) -> Vec<String> {
     let line = |report: &DriftReport| {
         let DriftReport { kind, place, records, example, fate, .. } = report;
         format!("{} {place} ({example}) in {records} records: {fate}", kind.title())
     };
-    let more = drift.len().saturating_sub(LINES_MAX);
+    let more = drift.len().saturating_sub(lines_max);
     let rest = match (more, unlisted) {
         (0, 0) => None,
         (more, 0) => Some(format!("and at {more} more places: --json lists them")),
@@ -116,7 +114,7 @@ pub fn drift_lines(drift: &[DriftReport], unlisted: u64) -> Vec<String> {
             "and at {more} more places (--json lists them), and {unlisted} times at places that are not listed"
         )),
     };
-    drift.iter().take(LINES_MAX).map(line).chain(rest).collect()
+    drift.iter().take(lines_max).map(line).chain(rest).collect()
 }
 
 /// A scan was not applied, because it has drift and its stream is frozen.

@@ -17,7 +17,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::{
-    model::{DAY_MS, Scope, Stream, Window, format_duration_short, format_ms},
+    model::{DAY_MS, Scope, Stream, Window, format_duration_short, format_elapsed, format_ms},
     source::{Source, WaitReason},
 };
 
@@ -27,6 +27,9 @@ const SPEED_OVER: Duration = Duration::from_secs(10);
 const LEFT_AFTER: Duration = Duration::from_secs(3);
 /// The minimum length of a wait that is shown. Nobody could read a shorter one.
 const WAIT_MIN: Duration = Duration::from_millis(500);
+
+/// The name of a wait for the learned rate, which no failure caused.
+const PACING: &str = "pacing";
 
 /// Interval between progress lines in the log.
 const LOG_EVERY: Duration = Duration::from_secs(30);
@@ -73,6 +76,11 @@ pub struct Reading {
     pub secs_left: Option<u64>,
     /// The wait that delays all requests at this time, if any.
     pub waiting: Option<Wait>,
+    /// The failure that the wait follows: `429`, `503` or `connection refused`. `None` without a wait, and for pacing.
+    pub wait_cause: Option<String>,
+    pub elapsed_secs: u64,
+    /// The step after the last window: `publishing`, or `writing the copy for readers`.
+    pub phase: Option<&'static str>,
 }
 
 /// A wait that delays all requests.
@@ -102,13 +110,18 @@ impl Meter {
             let why = match waiting.reason {
                 WaitReason::RateLimited => "rate limited",
                 WaitReason::Backoff => "backing off",
-                WaitReason::Pacing => "pacing",
+                WaitReason::Pacing => PACING,
             };
             (left >= WAIT_MIN).then_some(Wait { secs: left.as_secs_f64().ceil() as u64, why })
         });
+        let has_cause = waiting.is_some_and(|wait: Wait| wait.why != PACING);
+        let elapsed = now.saturating_duration_since(self.started);
         Reading {
+            wait_cause: if has_cause { self.source.wait_cause() } else { None },
+            elapsed_secs: elapsed.as_secs(),
+            phase: snapshot.phase,
             requests_per_sec_max: self.source.learned_rate().requests_per_sec,
-            secs_left: secs_left(&snapshot, now.saturating_duration_since(self.started)),
+            secs_left: secs_left(&snapshot, elapsed),
             waiting,
             ..reading(&snapshot, before, sample)
         }
@@ -169,8 +182,11 @@ impl Reading {
     fn log(&self) {
         let Reading { stream, reached, windows_done, windows_expected, rows, requests, secs_left, .. } = self;
         let percent = self.percent.floor();
-        let waiting = self.waiting.map(|wait| format!("{} for {} s", wait.why, wait.secs));
+        let waiting = self.waiting.map(|wait| format!("{} for {} s", self.why_it_waits(wait), wait.secs));
+        let Reading { elapsed_secs, phase, .. } = self;
         tracing::info!(
+            elapsed_secs,
+            phase,
             stream,
             reached,
             windows_done,
@@ -184,28 +200,69 @@ impl Reading {
         );
     }
 
-    /// Returns a progress line of at most 80 columns: date, share, windows, speed or wait, and the remaining time.
-    pub fn line(&self) -> String {
-        let mut parts = Vec::new();
+    fn why_it_waits(&self, Wait { why, .. }: Wait) -> String {
+        match &self.wait_cause {
+            Some(cause) => format!("{why} ({cause})"),
+            None => why.to_owned(),
+        }
+    }
+
+    /// Returns a progress line of at most `columns`: elapsed time, date, share, windows, rows, speed or wait, and the
+    /// remaining time. What matters least is left out if the line is too short.
+    pub fn line(&self, columns: usize) -> String {
+        let parts = self.parts();
+        let mut ranks: Vec<u8> = parts.iter().map(|part| part.rank).collect();
+        ranks.sort_unstable();
+        let joined = |rank_max: u8| {
+            let shown = parts.iter().filter(|part| part.rank <= rank_max).map(|part| part.text.as_str());
+            shown.collect::<Vec<_>>().join("  ")
+        };
+        let mut lines = ranks.iter().rev().map(|rank| joined(*rank));
+        let shortest = || ranks.first().map(|rank| joined(*rank)).unwrap_or_default();
+        lines.find(|line| line.len() <= columns).unwrap_or_else(shortest)
+    }
+
+    /// Returns the parts of the progress line in their order.
+    fn parts(&self) -> Vec<LinePart> {
+        let part = |rank: u8, text: String| LinePart { rank, text };
+        let mut parts = vec![part(0, format_elapsed(self.elapsed_secs))];
+        let rows = format!("{} rows", if self.rows < 1000 { self.rows.to_string() } else { short(self.rows as f64) });
+        if let Some(phase) = self.phase {
+            parts.extend([part(1, rows), part(0, phase.to_owned())]);
+            return parts;
+        }
         match (self.stream, &self.reached) {
             // Only the day is shown, because shorter windows follow each other quickly.
-            (Some(stream), Some(reached)) => parts.push(format!("{stream} {}", reached.get(..10).unwrap_or(reached))),
-            (Some(stream), None) => parts.push(stream.to_owned()),
+            (Some(stream), Some(reached)) => {
+                parts.push(part(5, format!("{stream} {}", reached.get(..10).unwrap_or(reached))));
+            }
+            (Some(stream), None) => parts.push(part(5, stream.to_owned())),
             (None, _) => {}
         }
-        let of = self.windows_expected.map(|expected| format!("/{expected}")).unwrap_or_default();
-        parts.push(format!("{:.0}%", self.percent.floor()));
-        parts.push(format!("{}{of} windows", self.windows_done));
-        if let Some(Wait { secs, why }) = self.waiting {
-            parts.push(format!("{why}: waits {}", format_duration_short(secs)));
+        parts.push(part(1, format!("{:.0}%", self.percent.floor())));
+        // The number of all windows is an estimate, which may grow and shrink.
+        let of = self.windows_expected.filter(|expected| *expected > self.windows_done);
+        let of = of.map(|expected| format!("/~{expected}")).unwrap_or_default();
+        parts.push(part(4, format!("{}{of} windows", self.windows_done)));
+        parts.push(part(1, rows));
+        if let Some(wait) = self.waiting {
+            let length = format_duration_short(wait.secs);
+            parts.push(part(0, format!("{}: waits {length}", self.why_it_waits(wait))));
         } else {
-            parts.push(format!("{} rows/s", short(self.rows_per_sec)));
+            parts.push(part(3, format!("{}/s", short(self.rows_per_sec))));
             let limit = self.requests_per_sec_max.map(|limit| format!(" of {}", short(limit))).unwrap_or_default();
-            parts.push(format!("{}{limit} req/s", short(self.requests_per_sec)));
+            parts.push(part(6, format!("{}{limit} req/s", short(self.requests_per_sec))));
         }
-        parts.extend(self.secs_left.map(|secs| format!("{} left", format_duration_short(secs))));
-        parts.join("  ")
+        parts.extend(self.secs_left.map(|secs| part(2, format!("{} left", format_duration_short(secs)))));
+        parts
     }
+}
+
+/// A part of the progress line.
+struct LinePart {
+    /// The part with the highest rank is left out first.
+    rank: u8,
+    text: String,
 }
 
 /// Formats a number: `9.5`, `950`, `12k`, `1.2M`.
@@ -231,6 +288,7 @@ pub struct Progress {
     rows_pulled: AtomicU64,
     rows_committed: AtomicU64,
     reached: Mutex<Option<Reach>>,
+    phase: Mutex<Option<&'static str>>,
 }
 
 /// The window that a run committed last.
@@ -251,6 +309,8 @@ pub struct Snapshot {
     pub rows_pulled: u64,
     pub rows_committed: u64,
     pub reached: Option<Reach>,
+    /// The step after the last window; see [`Reading::phase`].
+    pub phase: Option<&'static str>,
 }
 
 impl Snapshot {
@@ -283,6 +343,7 @@ impl Progress {
             rows_pulled: read(&self.rows_pulled),
             rows_committed: read(&self.rows_committed),
             reached: *self.reached.lock().unwrap_or_else(PoisonError::into_inner),
+            phase: *self.phase.lock().unwrap_or_else(PoisonError::into_inner),
         }
     }
 
@@ -304,6 +365,12 @@ impl Progress {
     /// Records that the pull of a window ended, with or without success.
     pub(super) fn ended(&self) {
         self.windows_under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Records that the run begins a step after its last window.
+    pub(super) fn enter(&self, phase: &'static str) {
+        tracing::debug!("{phase}");
+        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = Some(phase);
     }
 
     /// Records that a window was committed, or compared by a verify. `rows` is the number of rows of the window.
@@ -334,31 +401,42 @@ mod tests {
     }
 
     #[test]
-    fn the_line_has_everything_in_80_columns() {
+    fn the_line_fits_its_columns_and_keeps_what_matters() {
         let long = Reading {
             stream: Some("responses"),
             reached: Some("2026-11-01T13:05:00Z".to_owned()),
             windows_done: 9_999,
             windows_expected: Some(12_345),
             percent: 81.999,
+            rows: 1_234_567,
+            elapsed_secs: 80,
             rows_per_sec: 123_456.0,
             requests_per_sec: 98.76,
             requests_per_sec_max: Some(100.0),
             secs_left: Some(190_000),
             ..Reading::default()
         };
-        let line = long.line();
-        assert_eq!(line, "responses 2026-11-01  81%  9999/12345 windows  123k rows/s  99 of 100 req/s  2d4h left");
+        let wide =
+            "1m20s  responses 2026-11-01  81%  9999/~12345 windows  1.2M rows  123k/s  99 of 100 req/s  2d4h left";
+        assert_eq!((long.line(120).as_str(), long.line(wide.len()).as_str()), (wide, wide));
         let typical = Reading { windows_done: 12, windows_expected: Some(57), secs_left: Some(250), ..long.clone() };
-        assert_eq!(typical.line(), "responses 2026-11-01  81%  12/57 windows  123k rows/s  99 of 100 req/s  4m left");
-        assert!(typical.line().len() <= 80);
-        let waiting = Reading { waiting: Some(Wait { secs: 3_700, why: "rate limited" }), ..typical };
-        assert!(
-            waiting.line().contains("rate limited: waits 1h1m") && waiting.line().len() <= 80,
-            "{}",
-            waiting.line()
-        );
-        assert_eq!(Reading::default().line(), "0%  0 windows  0.0 rows/s  0.0 req/s");
+        assert_eq!(typical.line(80), "1m20s  responses 2026-11-01  81%  12/~57 windows  1.2M rows  123k/s  4m left");
+        assert_eq!(typical.line(60), "1m20s  81%  12/~57 windows  1.2M rows  123k/s  4m left");
+        assert_eq!(typical.line(10), "1m20s");
+        let waiting = Wait { secs: 3_700, why: "rate limited" };
+        let waiting = Reading { waiting: Some(waiting), wait_cause: Some("429".into()), ..typical.clone() };
+        let line = waiting.line(80);
+        assert!(line.contains("1.2M rows  rate limited (429): waits 1h1m") && line.len() <= 80, "{line}");
+        let refused = Wait { secs: 12, why: "backing off" };
+        let refused =
+            Reading { waiting: Some(refused), wait_cause: Some("connection refused".into()), ..typical.clone() };
+        let line = refused.line(80);
+        assert!(line.contains("backing off (connection refused): waits 12s") && line.len() <= 80, "{line}");
+        assert_eq!(Reading::default().line(80), "0s  0%  0 windows  0 rows  0.0/s  0.0 req/s");
+        let done = Reading { windows_done: 12, windows_expected: Some(12), ..typical.clone() };
+        assert!(done.line(80).contains("  12 windows  "), "{}", done.line(80));
+        let phase = Reading { phase: Some("publishing"), ..typical };
+        assert_eq!(phase.line(80), "1m20s  1.2M rows  publishing");
     }
 
     #[test]

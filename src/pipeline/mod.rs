@@ -12,6 +12,7 @@
 mod assemble;
 mod drift;
 mod error;
+mod key_test;
 mod known_lists;
 mod limits;
 mod memory;
@@ -33,6 +34,7 @@ pub use assemble::{
 };
 pub use drift::{DriftReport, Frozen, drift_lines};
 pub use error::{Failure, PipelineError, SurveyNames, UnknownSurveys, chain};
+pub use key_test::{short_lived_source, store_rate_limits, test_key};
 pub use limits::{LEARNED_RATE, recall, remember, retry_after_until_ms};
 pub use memory::{ByteBudget, Memory, Reservation};
 pub use meter::{Meter, Progress, Reach, Reading, Snapshot, Wait, log_progress};

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::{
     config::Settings,
     load::RowCounts,
-    model::{Fault, Outcome, RunId, RunReason, TimeParts},
+    model::{Fault, Outcome, RunId, RunReason, TimeParts, Untrusted},
     source::{RequestStats, Stop},
 };
 
@@ -92,6 +92,10 @@ pub struct RunReport {
     pub drift: Vec<DriftReport>,
     /// Records with drift that the list has no room for. A record counts once per field.
     pub drift_unlisted: u64,
+    /// What the checkpoints and the clocks know against the data after the run, at most 100 entries. The view
+    /// `untrusted` has them and more.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub untrusted: Vec<Untrusted>,
     /// Webhook events that this run added to the warehouses.
     #[serde(skip_serializing_if = "is_none")]
     pub webhook_events: u64,
@@ -144,6 +148,7 @@ impl RunReport {
             streams: BTreeMap::new(),
             drift: Vec::new(),
             drift_unlisted: 0,
+            untrusted: Vec::new(),
             webhook_events: 0,
             recordings: None,
             requests: RequestStats::default(),

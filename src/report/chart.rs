@@ -11,7 +11,7 @@ use plotters::{
     },
 };
 
-use super::{ReportError, axis::DayAxis, report_data::Day, rows::NpsWeek};
+use super::{ReportError, axis::DayAxis, nps::NpsPeriod, report_data::Day};
 
 /// The first series: answered questions, or NPS.
 const FIRST: RGBColor = RGBColor(0x1F, 0x5F, 0xA8);
@@ -78,51 +78,61 @@ pub(super) fn answers_per_day(days: &[Day], size: Size) -> Result<Drawing, Repor
     })
 }
 
-/// Draws the NPS by week with its 95 % band. Weeks without answers are gaps. Without weeks the drawing is empty.
-pub(super) fn nps_by_week(weeks: &[NpsWeek], size: Size) -> Result<Drawing, ReportError> {
-    let (Some(first), Some(last)) = (weeks.first(), weeks.last()) else { return draw(size, |_| Ok(())) };
-    let ends = |week: &NpsWeek| [week.nps, week.low.unwrap_or(week.nps), week.high.unwrap_or(week.nps)];
-    let lowest = weeks.iter().flat_map(ends).fold(f64::INFINITY, f64::min);
-    let highest = weeks.iter().flat_map(ends).fold(f64::NEG_INFINITY, f64::max);
+/// Draws the NPS by week or month with its 95 % band. Periods without answers are gaps. The point of a period
+/// that is not whole is hollow, and no line leads to it. Without periods the drawing is empty.
+pub(super) fn nps_over_time(periods: &[NpsPeriod], size: Size) -> Result<Drawing, ReportError> {
+    let (Some(first), Some(last)) = (periods.first(), periods.last()) else { return draw(size, |_| Ok(())) };
+    let ends = |one: &NpsPeriod| [one.nps, one.low.unwrap_or(one.nps), one.high.unwrap_or(one.nps)];
+    let lowest = periods.iter().flat_map(ends).fold(f64::INFINITY, f64::min);
+    let highest = periods.iter().flat_map(ends).fold(f64::NEG_INFINITY, f64::max);
     let bottom = ((lowest / NPS_STEP).floor() * NPS_STEP).clamp(-100.0, 100.0 - NPS_STEP);
     let top = ((highest / NPS_STEP).ceil() * NPS_STEP).clamp(bottom + NPS_STEP, 100.0);
-    // The point of a week is in its middle.
-    let middle = |week: &NpsWeek| week.week as f64 + 3.5;
+    let (whole, parts): (Vec<&NpsPeriod>, Vec<&NpsPeriod>) = periods.iter().partition(|one| one.missing.is_none());
+    let mut runs: Vec<&[&NpsPeriod]> = whole.chunk_by(|one, next| next.first_day == one.last_day + 1).collect();
+    runs.extend(parts.chunks(1));
     draw(size, |area| {
-        let axis = DayAxis::new(first.week, last.week + 6, size.pixels().0);
-        let (left, right) = (first.week as f64, (last.week + 7) as f64);
+        let axis = DayAxis::new(first.first_day, last.last_day, size.pixels().0);
+        let (left, right) = (first.first_day as f64, (last.last_day + 1) as f64);
+        let half_bar = (right - left) / 200.0;
         let mut chart = builder(area).build_cartesian_2d(axis, bottom - 1.0..top + 1.0)?;
-        let runs: Vec<&[NpsWeek]> = weeks.chunk_by(|one, next| next.week - one.week == 7).collect();
-        for run in &runs {
-            let banded: Vec<(f64, f64, f64)> =
-                run.iter().filter_map(|week| Some((middle(week), week.low?, week.high?))).collect();
-            let outline: Vec<(f64, f64)> = match banded.as_slice() {
-                // A single week is a point, so its band is a bar.
-                [(at, low, high)] => vec![(at - 1.0, *low), (at + 1.0, *low), (at + 1.0, *high), (at - 1.0, *high)],
-                counted => {
-                    let lower = counted.iter().map(|(at, low, _)| (*at, *low));
-                    lower.chain(counted.iter().rev().map(|(at, _, high)| (*at, *high))).collect()
-                }
-            };
-            if outline.len() > 2 {
-                chart.draw_series([Polygon::new(outline, BAND.filled())])?;
-            }
-        }
+        chart.draw_series(runs.iter().filter_map(|run| band(run, half_bar)))?;
         mesh(&mut chart, |value| format!("{value:.0}"))?;
         if bottom <= 0.0 && top >= 0.0 {
             chart.draw_series([PathElement::new(vec![(left, 0.0), (right, 0.0)], line(INK, 1))])?;
         }
         for run in &runs {
-            let points: Vec<(f64, f64)> = run.iter().map(|week| (middle(week), week.nps)).collect();
+            let points: Vec<(f64, f64)> = run.iter().map(|one| (middle(one), one.nps)).collect();
             chart.draw_series([PathElement::new(points.clone(), line(FIRST, 2))])?;
-            chart.draw_series(
-                points
-                    .into_iter()
-                    .map(|point| Circle::new(point, (3 * UNITS_PER_PIXEL) as i32, ShapeStyle::from(&FIRST).filled())),
-            )?;
+            let is_hollow = run.iter().any(|one| one.missing.is_some());
+            let style = if is_hollow { line(FIRST, 2) } else { ShapeStyle::from(&FIRST).filled() };
+            let circle = |point| Circle::new(point, (3 * UNITS_PER_PIXEL) as i32, style);
+            chart.draw_series(points.into_iter().map(circle))?;
         }
         Ok(())
     })
+}
+
+/// Returns the area of the 95 % bands of consecutive periods; `None` if no period has a band.
+fn band(run: &[&NpsPeriod], half_bar: f64) -> Option<Polygon<(f64, f64)>> {
+    let banded: Vec<(f64, f64, f64)> = run.iter().filter_map(|one| Some((middle(one), one.low?, one.high?))).collect();
+    let outline: Vec<(f64, f64)> = match banded.as_slice() {
+        [] => return None,
+        // A single period is a point, so its band is a bar.
+        [(at, low, high)] => {
+            let (left, right) = (at - half_bar, at + half_bar);
+            vec![(left, *low), (right, *low), (right, *high), (left, *high)]
+        }
+        counted => {
+            let lower = counted.iter().map(|(at, low, _)| (*at, *low));
+            lower.chain(counted.iter().rev().map(|(at, _, high)| (*at, *high))).collect()
+        }
+    };
+    Some(Polygon::new(outline, BAND.filled()))
+}
+
+/// Returns the middle of a period, where its point is drawn.
+fn middle(one: &NpsPeriod) -> f64 {
+    (one.first_day + one.last_day + 1) as f64 / 2.0
 }
 
 fn line(color: RGBColor, pixels: u32) -> ShapeStyle {

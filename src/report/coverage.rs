@@ -26,6 +26,8 @@ pub(super) struct Coverage {
     pub left_out: usize,
     /// The first and the last day of the maps, in days since 1970; `None` if nothing was read.
     pub days: Option<(i64, i64)>,
+    /// The end of what was read of answers, epoch milliseconds; `None` if nothing was read.
+    pub answers_until_ms: Option<i64>,
     /// The number of days before the first day of the maps, since the first complete moment.
     pub earlier_days: i64,
 }
@@ -149,6 +151,8 @@ pub(super) fn coverage(
     scopes.sort_by_key(|coverage| {
         (coverage.scope.survey_id, !coverage.scope.stream.is_windowed(), coverage.scope.stream)
     });
+    let of_answers = scopes.iter().filter(|coverage| coverage.scope.stream == Stream::Responses);
+    let answers_until_ms = of_answers.filter_map(|coverage| coverage.bounding_range().map(|range| range.end_ms)).max();
     let left_out = scopes.len().saturating_sub(SCOPES_MAX);
     scopes.truncate(SCOPES_MAX);
     let windowed = scopes.iter().filter(|coverage| coverage.scope.stream.is_windowed());
@@ -162,6 +166,7 @@ pub(super) fn coverage(
         scopes,
         left_out,
         days: days.map(|(_, from, last)| (from, last)),
+        answers_until_ms,
         earlier_days: days.map_or(0, |(first, from, _)| from - first),
     })
 }

@@ -5,10 +5,15 @@ use crate::model::{DAY_MS, format_ms, is_display_control};
 
 /// Makes a text of the service safe to show: shortens it and replaces control characters.
 pub fn sanitized(text: &str) -> String {
+    sanitized_up_to(text, TEXT_CHARS_MAX)
+}
+
+/// Makes a text of the service safe to show as [`sanitized`] does, up to this number of characters.
+pub fn sanitized_up_to(text: &str, chars_max: usize) -> String {
     let mut letters = text.chars();
     let mut shown: String = letters
         .by_ref()
-        .take(TEXT_CHARS_MAX)
+        .take(chars_max)
         .map(|letter| match letter {
             '\n' | '\t' => ' ',
             letter if is_display_control(letter) => char::REPLACEMENT_CHARACTER,

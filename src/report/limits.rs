@@ -6,8 +6,8 @@ use crate::load::Reader;
 pub const DAYS_DEFAULT: u32 = 366;
 /// Days in the daily chart and in the maps of days, at most.
 pub const DAYS_MAX: u32 = 1830;
-/// Weeks of the NPS charts.
-pub(super) const WEEKS_MAX: usize = 104;
+/// Weeks or months of the NPS charts.
+pub(super) const PERIODS_MAX: usize = 104;
 /// Weeks of a theme's trend.
 pub(super) const TREND_WEEKS_MAX: usize = 26;
 /// Surveys, those with most answers first.
@@ -30,6 +30,10 @@ pub(super) const SCOPES_MAX: usize = 12;
 pub(super) const INTERVALS_MAX: usize = 60;
 /// Characters of a name, a question or a label. The warehouse cuts off the rest.
 pub(super) const TEXT_CHARS_MAX: usize = 160;
+/// Characters of an answer in a person's own words. The warehouse cuts off the rest.
+pub(super) const VERBATIM_CHARS_MAX: usize = 600;
+/// Answers to each open question that `--verbatims` can ask for.
+pub const VERBATIMS_MAX: u32 = 200;
 /// Rows of one query: more than the limits above, or a ledger of many years, can produce.
 const ROWS_MAX: usize = 1_000_000;
 /// Memory of a row of a query that may have [`ROWS_MAX`] rows: a scan of the ledger, in a list that grows.

@@ -1,32 +1,39 @@
 //! `studysync report`: one HTML file about a warehouse: answers, NPS, surveys, themes, coverage, and the time of the
 //! last runs.
 //!
-//! `report_data`, `surveys` and `changes` query the views of the warehouse, `coverage` reads the checkpoints or the
-//! ledger; `chart` draws, and `page` renders the HTML. `studysync diff` shows only `changes`. The HTML file needs
-//! neither a network nor a script. The report computes no statistics: every number comes from a view, or is a sum of
-//! numbers that the view allows to add.
+//! `report_data`, `surveys`, `nps`, `open_answers`, `segments`, `before` and `changes` query the views of the
+//! warehouse, `coverage` reads the checkpoints or the ledger; `chart` draws, and `page` renders the HTML.
+//! `studysync diff` shows only `changes`. The HTML file needs neither a network nor a script. The report computes no
+//! statistics: every number comes from a view, or is a sum of numbers that the view allows to add.
 
 mod axis;
+mod before;
 mod changes;
 mod chart;
 mod coverage;
 mod error;
 pub mod format;
 mod limits;
+mod nps;
+mod open_answers;
 mod page;
+mod question_answers;
 mod report_data;
 mod rows;
+mod segments;
 mod settings;
 mod surveys;
+mod untrusted;
 
 use crate::{load::Reader, state::State};
 
 pub use changes::{Changes, ComparedTimes, Figure, FigureChange, RowChange, changes, shown_value};
 pub use coverage::{CoverageState, ScopeCoverage};
 pub use error::ReportError;
-pub use limits::{DAYS_DEFAULT, DAYS_MAX};
+pub use limits::{DAYS_DEFAULT, DAYS_MAX, VERBATIMS_MAX};
 pub use page::{BASE_STYLE, squares, time_split};
 pub use settings::ReportSettings;
+pub use untrusted::untrusted;
 
 /// Returns the report as HTML. The coverage comes from the checkpoints if they belong to the same service as the
 /// warehouse, else from the ledger.

@@ -5,13 +5,16 @@ use super::{
     ReportError, ReportSettings,
     changes::{self, Changes},
     coverage::{self, Coverage},
-    limits::{RUNS_MAX, THEMES_MAX, TREND_WEEKS_MAX, WEEKS_MAX},
-    rows::{NpsWeeks, Row, count, day_number, nps_columns, nps_week, query, shortened, survey_filter},
+    limits::{DAYS_MAX, RUNS_MAX, THEMES_MAX, TREND_WEEKS_MAX},
+    nps::{self, NpsPeriods},
+    rows::{Row, count, day_number, query, shortened, survey_filter},
+    settings::Shown,
     surveys::{self, Surveys},
+    untrusted::untrusted,
 };
 use crate::{
-    load::{LoadError, Reader},
-    model::{StoredReport, TimeParts},
+    load::{AnswerRange, LoadError, Reader},
+    model::{StoredReport, TimeParts, Untrusted},
     state::State,
 };
 
@@ -20,10 +23,16 @@ pub(super) struct ReportData {
     pub totals: Totals,
     pub days: Days,
     /// The NPS over all surveys; `None` if the report is about some surveys.
-    pub nps: Option<NpsWeeks>,
+    pub nps: Option<NpsPeriods>,
     pub surveys: Surveys,
     pub themes: Themes,
+    /// The period before with its totals; `None` for a report without a beginning.
+    pub before: Option<(AnswerRange, Totals)>,
     pub coverage: Coverage,
+    /// What is known against the data, of all surveys.
+    pub untrusted: Vec<Untrusted>,
+    /// The time zone of days and weeks.
+    pub time_zone: String,
     pub runs: Vec<RunRow>,
     pub changes: Option<Changes>,
 }
@@ -86,17 +95,39 @@ pub(super) fn read(
     settings: &ReportSettings,
 ) -> Result<ReportData, ReportError> {
     let of = survey_filter(&settings.surveys);
+    reader.narrow(settings.answers);
     let totals = totals(reader, &of)?;
+    let coverage = coverage::coverage(reader, state, totals.base_url.as_deref(), settings.days)?;
+    let read_until_ms = coverage.answers_until_ms.unwrap_or(settings.made_ms);
+    let to_ms = settings.answers.to_ms.map_or(read_until_ms, |to_ms| to_ms.min(read_until_ms));
+    let known = AnswerRange { to_ms: Some(to_ms), ..settings.answers };
+    let before = AnswerRange { to_ms: settings.answers.to_ms.or(known.to_ms), ..settings.answers }.before();
+    let shown = Shown { report: settings, known, before };
+    let days_max = if settings.answers.from_ms.is_some() { DAYS_MAX } else { settings.days };
+    let (days, nps) = (days(reader, &of, days_max)?, settings.surveys.is_empty().then(|| nps::of_all(reader, known)));
+    let (surveys, themes) = (surveys::surveys(reader, &of, &shown)?, themes(reader, &of)?);
+    let before = before.map(|range| totals_before(reader, &of, range)).transpose()?;
+    reader.narrow(AnswerRange::default());
     Ok(ReportData {
-        days: days(reader, &of, settings.days)?,
-        nps: settings.surveys.is_empty().then(|| nps(reader)).transpose()?,
-        surveys: surveys::surveys(reader, &of)?,
-        themes: themes(reader, &of)?,
-        coverage: coverage::coverage(reader, state, totals.base_url.as_deref(), settings.days)?,
+        days,
+        nps: nps.transpose()?,
+        surveys,
+        themes,
+        before,
+        coverage,
+        untrusted: untrusted(reader)?,
+        time_zone: time_zone(reader),
         runs: runs(reader)?,
         changes: settings.changes.map(|between| changes::changes(reader, &settings.surveys, between)).transpose()?,
         totals,
     })
+}
+
+/// Returns the time zone of the views. Those of a file of an earlier version are in UTC.
+fn time_zone(reader: &mut Reader) -> String {
+    let sql = "SELECT any_value(time_zone) AS time_zone FROM time_zone_offsets";
+    let found = query(reader, sql, |row| row.text("time_zone")).ok().and_then(|mut rows| rows.pop().flatten());
+    found.unwrap_or_else(|| "UTC".to_owned())
 }
 
 /// Reads the totals. `of` is a SQL predicate for the surveys of the report.
@@ -123,6 +154,12 @@ fn totals(reader: &mut Reader, of: &str) -> Result<Totals, LoadError> {
     Ok(query(reader, &sql, make)?.pop().unwrap_or_default())
 }
 
+/// Reads the totals of the period before.
+fn totals_before(reader: &mut Reader, of: &str, range: AnswerRange) -> Result<(AnswerRange, Totals), LoadError> {
+    reader.narrow(range);
+    Ok((range, totals(reader, of)?))
+}
+
 /// Reads the answers per day, of the `days_max` days up to the last day with answers. `of` is a SQL predicate for the
 /// surveys of the report.
 fn days(reader: &mut Reader, of: &str, days_max: u32) -> Result<Days, LoadError> {
@@ -142,17 +179,6 @@ fn days(reader: &mut Reader, of: &str, days_max: u32) -> Result<Days, LoadError>
     let found = query(reader, &sql, make)?;
     let earlier = found.first().map_or(0, |(_, earlier)| *earlier);
     Ok(Days { days: found.into_iter().map(|(day, _)| day).collect(), earlier })
-}
-
-fn nps(reader: &mut Reader) -> Result<NpsWeeks, LoadError> {
-    let sql = format!(
-        "SELECT * FROM (SELECT {}, count(*) OVER () - {WEEKS_MAX} AS earlier FROM nps_by_week ORDER BY week DESC LIMIT {WEEKS_MAX})
-         ORDER BY week",
-        nps_columns()
-    );
-    let found = query(reader, &sql, |row| (nps_week(row), row.count("earlier")))?;
-    let earlier = found.first().map_or(0, |(_, earlier)| *earlier).max(0);
-    Ok(NpsWeeks { weeks: found.into_iter().map(|(week, _)| week).collect(), earlier })
 }
 
 /// Reads the most frequent themes. The numbers of the view `theme_trend` may be added over weeks and surveys. `of` is a

@@ -4,8 +4,13 @@
 use std::collections::BTreeMap;
 
 use super::{
-    limits::{MATRIX_COLUMNS_MAX, OPTIONS_MAX, QUESTIONS_MAX, SURVEYS_MAX, WEEKS_MAX},
-    rows::{NpsWeek, NpsWeeks, Row, count, nps_columns, nps_week, query, shortened, survey_filter},
+    before,
+    limits::{MATRIX_COLUMNS_MAX, OPTIONS_MAX, QUESTIONS_MAX, SURVEYS_MAX, rows_max},
+    nps, open_answers,
+    question_answers::{Answers, ByQuestion, Cell, Choice, Item, Nps, Rank, Scale, fill_list, first_rows},
+    rows::{Key, Row, count, key, query, shortened, survey_filter},
+    segments,
+    settings::Shown,
 };
 use crate::load::{LoadError, Reader};
 
@@ -52,94 +57,16 @@ pub(super) struct Question {
     pub answers: Answers,
 }
 
-/// The answers to a question. Only the fields of the question's type are filled.
-#[derive(Default)]
-pub(super) struct Answers {
-    /// NPS: pairs of score and number of answers.
-    pub scores: Vec<(i64, i64)>,
-    pub nps_weeks: NpsWeeks,
-    /// LIKERT.
-    pub scale: Option<Scale>,
-    /// MULTIPLECHOICE, MULTIPLESELECT.
-    pub options: TopItems<Choice>,
-    /// MATRIX.
-    pub cells: Vec<Cell>,
-    pub rows_left_out: i64,
-    pub columns_left_out: i64,
-    /// RANKORDER, best first.
-    pub ranks: TopItems<Rank>,
-    /// MAXDIFF, best first.
-    pub items: TopItems<Item>,
-}
-
-/// The first items of a list, and the number of the others.
-pub(super) struct TopItems<T> {
-    pub shown: Vec<T>,
-    pub left_out: i64,
-}
-
-impl<T> Default for TopItems<T> {
-    fn default() -> Self {
-        TopItems { shown: Vec::new(), left_out: 0 }
-    }
-}
-
-pub(super) struct Scale {
-    pub min: i64,
-    pub max: i64,
-    pub mean: f64,
-    pub top_two_share: Option<f64>,
-    /// Answers that are no point of the scale.
-    pub not_rated: i64,
-    /// For each value that was chosen: value, number of answers, share.
-    pub values: Vec<(i64, i64, f64)>,
-}
-
-pub(super) struct Choice {
-    pub label: Option<String>,
-    pub index: Option<i64>,
-    pub chosen: i64,
-    pub share: f64,
-}
-
-pub(super) struct Cell {
-    pub row: Option<String>,
-    pub column: Option<String>,
-    /// The positions of the row and the column, from 1.
-    pub row_index: i64,
-    pub column_index: i64,
-    pub answers: i64,
-    pub answered: i64,
-    pub share: f64,
-}
-
-pub(super) struct Rank {
-    pub option: Option<String>,
-    pub answers: i64,
-    pub mean_rank: f64,
-    pub first_place_share: f64,
-}
-
-pub(super) struct Item {
-    pub item: Option<String>,
-    pub shown: i64,
-    pub chosen_left: i64,
-    pub chosen_right: i64,
-    /// `None` if the labels do not say which side is best.
-    pub score: Option<f64>,
-}
-
-/// Survey id and question id.
-type Key = (i64, i64);
-
 /// Reads the surveys with most answers. `of` is a SQL predicate for the surveys of the report.
-pub(super) fn surveys(reader: &mut Reader, of: &str) -> Result<Surveys, LoadError> {
+pub(super) fn surveys(reader: &mut Reader, of: &str, settings: &Shown<'_>) -> Result<Surveys, LoadError> {
     let name = shortened("max(survey_name)");
+    let shows_all = settings.report.shows_all_surveys || !settings.report.surveys.is_empty();
+    let surveys_max = if shows_all { rows_max(reader) } else { SURVEYS_MAX };
     let sql = format!(
         "WITH counted AS (
             SELECT survey_id, {name} AS name, sum(answers)::BIGINT AS answers, count(*) OVER () AS surveys
             FROM daily_breakdown WHERE survey_id IS NOT NULL AND {of} GROUP BY survey_id
-            ORDER BY answers DESC, survey_id LIMIT {SURVEYS_MAX}
+            ORDER BY answers DESC, survey_id LIMIT {surveys_max}
         ) SELECT counted.*, left(survey.status::VARCHAR, 40) AS status FROM counted LEFT JOIN surveys AS survey ON survey.id = survey_id
         ORDER BY answers DESC, survey_id"
     );
@@ -161,15 +88,15 @@ pub(super) fn surveys(reader: &mut Reader, of: &str) -> Result<Surveys, LoadErro
     let mut shown: Vec<Survey> = found.into_iter().map(|(survey, _)| survey).collect();
     if !shown.is_empty() {
         let ids: Vec<i64> = shown.iter().map(|survey| survey.id).collect();
-        fill(reader, &mut shown, &survey_filter(&ids))?;
+        fill(reader, &mut shown, &survey_filter(&ids), settings)?;
     }
     Ok(Surveys { left_out: all - count(shown.len()), shown })
 }
 
 /// Reads the funnels, the questions and the answers of the surveys. `of` is a SQL predicate for these surveys.
-fn fill(reader: &mut Reader, surveys: &mut [Survey], of: &str) -> Result<(), LoadError> {
+fn fill(reader: &mut Reader, surveys: &mut [Survey], of: &str, settings: &Shown<'_>) -> Result<(), LoadError> {
     funnels(reader, surveys, of)?;
-    let mut answers = answers(reader, of)?;
+    let mut answers = answers(reader, of, settings)?;
     let mut questions = questions(reader, of)?;
     for survey in surveys {
         for step in &survey.funnel {
@@ -239,15 +166,17 @@ fn questions(reader: &mut Reader, of: &str) -> Result<BTreeMap<Key, Question>, L
     Ok(query(reader, &sql, make)?.into_iter().collect())
 }
 
-fn key(row: Row<'_>) -> Key {
-    (row.count("survey_id"), row.count("question_id"))
-}
-
-type ByQuestion = BTreeMap<Key, Answers>;
-
-fn answers(reader: &mut Reader, of: &str) -> Result<ByQuestion, LoadError> {
+fn answers(reader: &mut Reader, of: &str, settings: &Shown<'_>) -> Result<ByQuestion, LoadError> {
     let mut found = ByQuestion::new();
     nps(reader, of, &mut found)?;
+    open_answers::read(reader, of, settings.report.verbatims, &mut found)?;
+    if let Some(segment) = &settings.report.segment {
+        segments::read(reader, of, segment, &mut found)?;
+    }
+    before::read(reader, of, settings, &mut found)?;
+    for (key, periods) in nps::per_question(reader, of, settings.known)? {
+        found.entry(key).or_default().nps_periods = periods;
+    }
     scales(reader, of, &mut found)?;
     choices(reader, of, &mut found)?;
     matrices(reader, of, &mut found)?;
@@ -264,18 +193,27 @@ fn nps(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), Load
     for (key, score) in query(reader, &sql, |row| (key(row), (row.count("score"), row.count("answers"))))? {
         found.entry(key).or_default().scores.push(score);
     }
-    let columns = nps_columns();
     let sql = format!(
-        "SELECT survey_id, question_id, {columns}, count(*) OVER (PARTITION BY survey_id, question_id) AS weeks
-         FROM nps_by_week_per_question AS weekly WHERE {of}
-         QUALIFY row_number() OVER (PARTITION BY survey_id, question_id ORDER BY weekly.week DESC) <= {WEEKS_MAX}
-         ORDER BY survey_id, question_id, weekly.week"
+        "SELECT survey_id, question_id, responses, promoters, passives, detractors, promoter_share, passive_share,
+             detractor_share, nps, nps_low, nps_high
+         FROM nps_per_question WHERE {of}"
     );
-    let make = |row: Row<'_>| (key(row), nps_week(row), row.count("weeks"));
-    for (key, week, weeks) in query::<(Key, NpsWeek, i64)>(reader, &sql, make)? {
-        let weekly = &mut found.entry(key).or_default().nps_weeks;
-        weekly.weeks.push(week);
-        weekly.earlier = weeks - count(weekly.weeks.len());
+    let make = |row: Row<'_>| {
+        let group = |count: &str, share: &str| (row.count(count), row.number(share).unwrap_or(0.0));
+        let nps = Nps {
+            responses: row.count("responses"),
+            groups: [
+                group("promoters", "promoter_share"),
+                group("passives", "passive_share"),
+                group("detractors", "detractor_share"),
+            ],
+            nps: row.number("nps").unwrap_or(0.0),
+            band: row.number("nps_low").zip(row.number("nps_high")),
+        };
+        (key(row), nps)
+    };
+    for (key, nps) in query(reader, &sql, make)? {
+        found.entry(key).or_default().nps = Some(nps);
     }
     Ok(())
 }
@@ -389,31 +327,4 @@ fn items(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), Lo
         score: row.number("score"),
     };
     fill_list(reader, &first_rows("maxdiff_scores", &columns, of, order), make, |answers| &mut answers.items, found)
-}
-
-/// Returns SQL for the first [`OPTIONS_MAX`] rows of each question by `order`. Column `listed` is the number of all
-/// rows of the question.
-fn first_rows(view: &str, columns: &str, of: &str, order: &str) -> String {
-    format!(
-        "SELECT survey_id, question_id, {columns}, count(*) OVER (PARTITION BY survey_id, question_id) AS listed
-         FROM {view} AS view WHERE {of}
-         QUALIFY row_number() OVER (PARTITION BY survey_id, question_id ORDER BY {order}) <= {OPTIONS_MAX}
-         ORDER BY survey_id, question_id, {order}"
-    )
-}
-
-/// Runs a query of [`first_rows`] and adds each row to the list that `target` selects in its question's answers.
-fn fill_list<T>(
-    reader: &mut Reader,
-    sql: &str,
-    make: impl Fn(Row<'_>) -> T,
-    target: impl Fn(&mut Answers) -> &mut TopItems<T>,
-    found: &mut ByQuestion,
-) -> Result<(), LoadError> {
-    for (key, value, listed) in query(reader, sql, |row| (key(row), make(row), row.count("listed")))? {
-        let list = target(found.entry(key).or_default());
-        list.shown.push(value);
-        list.left_out = listed - count(list.shown.len());
-    }
-    Ok(())
 }

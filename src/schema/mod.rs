@@ -8,12 +8,14 @@ mod ddl;
 mod dictionary;
 mod parquet_views;
 mod views;
+mod zones;
 
 pub use contract::{Column, ColumnType, Identifies, Origin, Personal, Table, TableKind, partition_stem};
 pub use ddl::{ANSWER_COMPRESSION, RECORD_COLUMN, ROW_HASH_COLUMN, quote_identifier, quote_text};
 pub use dictionary::Dictionary;
 pub use parquet_views::parquet_views_sql;
-pub use views::{View, ViewColumn, ViewKind, indexed_search, views};
+pub use views::{View, ViewColumn, ViewKind, indexed_search, named_in, views, words};
+pub use zones::{report_time_zone, set_report_time_zone};
 
 use std::sync::LazyLock;
 

@@ -8,7 +8,10 @@ use std::{collections::HashSet, sync::LazyLock};
 
 use serde::Serialize;
 
-use super::ddl::{quote_identifier, quote_text};
+use super::{
+    ddl::{quote_identifier, quote_text},
+    zones,
+};
 
 /// A view that analysts read, or a table macro that they call.
 #[derive(Clone, Debug, Serialize)]
@@ -29,6 +32,9 @@ pub struct View {
     pub columns: Vec<ViewColumn>,
     /// The SELECT statement.
     pub sql: String,
+    /// True if the rows depend on the report time zone.
+    #[serde(skip)]
+    pub is_dated: bool,
 }
 
 /// A column of a view, or a parameter of a macro: `name`, or `name := default`.
@@ -57,6 +63,7 @@ macro_rules! files {
 
 /// The views, each after the views that it reads.
 const VIEWS: &[(&str, &str)] = files!("views":
+    "time_zone_offsets",
     "current_responses",
     "question_versions",
     "question_scales",
@@ -87,6 +94,7 @@ const VIEWS: &[(&str, &str)] = files!("views":
     "nps_by_month_latest",
     "nps_by_month_per_question",
     "nps_by_month_per_question_latest",
+    "nps_per_question",
     "likert_values",
     "likert_distribution",
     "likert_top_two",
@@ -105,6 +113,7 @@ const VIEWS: &[(&str, &str)] = files!("views":
     "response_rates",
     "webhook_mismatches",
     "key_collisions",
+    "untrusted",
 );
 const MACROS: &[(&str, &str)] = files!("views/macros":
     "responses_as_of",
@@ -113,6 +122,7 @@ const MACROS: &[(&str, &str)] = files!("views/macros":
     "themes_as_of",
     "answer_segments",
     "nps_by_segment",
+    "nps_by_week_and_segment",
     "likert_by_segment",
     "choices_by_segment",
     "search_answers",
@@ -132,7 +142,15 @@ static INDEXED_SEARCH: LazyLock<View> = LazyLock::new(|| {
 
 static PARSED: LazyLock<Vec<View>> = LazyLock::new(|| {
     let parse = |kind| move |(name, text): &(&str, &str)| parse(name, kind, text);
-    let views: Vec<View> = VIEWS.iter().map(parse(ViewKind::View)).collect();
+    let mut views: Vec<View> = VIEWS.iter().map(parse(ViewKind::View)).collect();
+    for at in 0..views.len() {
+        let (earlier, later) = views.split_at_mut(at);
+        if let Some(view) = later.first_mut() {
+            let words = view.words();
+            let reads_dated = earlier.iter().any(|earlier| earlier.is_dated && words.contains(earlier.name.as_str()));
+            view.is_dated |= reads_dated;
+        }
+    }
     let mut macros: Vec<View> = MACROS.iter().map(parse(ViewKind::Macro)).collect();
     macros.iter_mut().for_each(|view| view.sql = with_views_as_of(&view.sql, &views));
     [views, macros].concat()
@@ -213,6 +231,8 @@ fn parse(name: &str, kind: ViewKind, text: &str) -> View {
     let is_header = |line: &&str| line.starts_with("--");
     let header: Vec<&str> = text.lines().take_while(is_header).map(|line| line.trim_start_matches("--")).collect();
     let sql = text.lines().skip_while(is_header).collect::<Vec<_>>().join("\n");
+    let is_dated = zones::is_dated(&sql);
+    let sql = zones::in_report_zone(&sql);
     let mut paragraphs = header.split(|line| line.trim().is_empty());
     let mut paragraph = || paragraphs.next().unwrap_or_default();
     let (comment, notes) = (paragraph(), paragraph());
@@ -220,7 +240,7 @@ fn parse(name: &str, kind: ViewKind, text: &str) -> View {
     let columns = parse_columns(paragraph());
     let joined = |lines: &[&str]| lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
     let (name, comment, notes) = (name.into(), joined(comment), sentences(&joined(notes)));
-    View { name, kind, comment, notes, parameters, columns, sql }
+    View { name, kind, comment, notes, parameters, columns, sql, is_dated }
 }
 
 /// Parses the names and meanings in a paragraph of a header. Skips the first line, which is a title. A line with at
@@ -253,6 +273,11 @@ impl View {
         }
     }
 
+    /// Returns the statement that creates the view in the session only, where it stands in place of a stored one.
+    pub fn create_temporary_sql(&self) -> String {
+        format!("CREATE OR REPLACE TEMPORARY VIEW {} AS\n{}", quote_identifier(&self.name), self.sql)
+    }
+
     /// Returns the parameter list of a macro, such as `(moment)`; empty for a view.
     pub fn call(&self) -> String {
         let names: Vec<&str> = self.parameters.iter().map(|parameter| parameter.name.as_str()).collect();
@@ -281,7 +306,30 @@ impl View {
 
     /// Returns every word of the SQL of this view. Whoever looks for several names splits the SQL once.
     fn words(&self) -> HashSet<&str> {
-        let is_separator = |letter: char| !letter.is_ascii_alphanumeric() && letter != '_';
-        self.sql.split(is_separator).collect()
+        words(&self.sql).collect()
     }
+}
+
+/// Returns the words of a text in SQL: names, keywords and numbers.
+pub fn words(sql: &str) -> impl Iterator<Item = &str> {
+    sql.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
+}
+
+/// Returns the items whose names occur in a statement, and those whose names occur in their SQL, in the order of
+/// `items`. Each item must follow those that its SQL reads. `definition` returns the name and the SQL of an item.
+pub fn named_in<'a, T>(
+    statement: &'a str,
+    items: &'a [T],
+    definition: impl Fn(&'a T) -> (&'a str, &'a str),
+) -> Vec<&'a T> {
+    let (mut texts, mut named) = (vec![statement], Vec::new());
+    for item in items.iter().rev() {
+        let (name, sql) = definition(item);
+        if texts.iter().any(|text| words(text).any(|word| word == name)) {
+            texts.push(sql);
+            named.push(item);
+        }
+    }
+    named.reverse();
+    named
 }

@@ -3,6 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -13,14 +14,14 @@ use crate::{
     notify::EndedRun,
     pipeline::{
         Memory, Meter, Outcome, PeopleSelection, PipelineError, Progress, Request, Run, RunReport, RunTimes, System,
-        chain, flush_deliveries, identity, log_progress,
+        chain, flush_deliveries, identity, log_progress, test_key,
     },
     state::{Inbox, ScheduleEntry, StateError},
 };
 
 use super::{
-    Counter, DueJobs, Job, JobDelays, JobOutcome, Schedule, ServeError, ServeState, monitoring::health_rules,
-    notifier::Notifier, serve_state::RunningJob,
+    Counter, DueJobs, Job, JobDelays, JobOutcome, Schedule, ServeError, ServeState, WriteReport,
+    monitoring::health_rules, notifier::Notifier, report_job::ReportJob, serve_state::RunningJob,
 };
 
 /// The longest sleep. Sleeps are short because the wall clock may jump.
@@ -32,6 +33,8 @@ const PUBLISH_EVERY_MS: i64 = 15 * MINUTE_MS;
 const COUNT_EVERY_MS: i64 = 10_000;
 /// Maximum deliveries of earlier processes that are read at the start to plan jobs.
 const EARLIER_MAX: u32 = 10_000;
+/// How long the jobs wait for the test of the key.
+const KEY_TEST_MAX: Duration = Duration::from_secs(10);
 
 /// Does the jobs of `serve`, one at a time.
 pub struct Daemon {
@@ -50,6 +53,10 @@ pub struct Daemon {
     /// True if flushed deliveries are not visible to readers of Parquet yet.
     has_unpublished: bool,
     notifier: Notifier,
+    /// True if the key is tested before the first job.
+    tests_key: bool,
+    /// `None` if no report is written by a schedule.
+    report: Option<ReportJob>,
 }
 
 impl Daemon {
@@ -89,7 +96,24 @@ impl Daemon {
             counted_ms: None,
             published_ms: now_ms,
             has_unpublished: false,
+            tests_key: false,
+            report: None,
         })
+    }
+
+    /// Tests the key before the first job.
+    #[must_use]
+    pub fn with_key_test(self) -> Daemon {
+        Daemon { tests_key: true, ..self }
+    }
+
+    /// Writes the report of the configuration by its schedule, with `write`.
+    ///
+    /// # Errors
+    /// `ReportSchedule` or `Zone`.
+    pub fn with_report(mut self, write: WriteReport) -> Result<Daemon, ServeError> {
+        self.report = ReportJob::new(&self.settings.serve, write, self.system.clock.now_ms())?;
+        Ok(self)
     }
 
     /// Does jobs until `stop` is cancelled. A current run then ends in order, and can be resumed.
@@ -99,6 +123,10 @@ impl Daemon {
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), ServeError> {
         self.read_earlier_deliveries()?;
         self.state.set_has_read_earlier_deliveries();
+        if self.tests_key {
+            self.publish_status();
+            self.test_key(&stop).await;
+        }
         while !stop.is_cancelled() {
             self.publish_status();
             self.notifier.refresh(self.system.clock.now_ms());
@@ -118,8 +146,12 @@ impl Daemon {
                 if self.has_unpublished {
                     self.jobs.flush_by(self.published_ms.min(ended_ms) + PUBLISH_EVERY_MS);
                 }
+            } else if self.report.as_ref().and_then(ReportJob::due_ms).is_some_and(|due_ms| due_ms <= now_ms) {
+                self.write_report(now_ms).await;
             } else {
-                let wait_ms = next.map_or(i64::MAX, |(due_ms, _)| due_ms - now_ms);
+                let report_ms = self.report.as_ref().and_then(ReportJob::due_ms);
+                let next_ms = next.map(|(due_ms, _)| due_ms).into_iter().chain(report_ms).min();
+                let wait_ms = next_ms.map_or(i64::MAX, |due_ms| due_ms - now_ms);
                 let wait = Duration::from_millis(wait_ms.unsigned_abs()).min(SLEEP_MAX);
                 tokio::select! {
                     () = stop.cancelled() => break,
@@ -132,6 +164,29 @@ impl Daemon {
         self.notifier.stop().await;
         self.publish_status();
         Ok(())
+    }
+
+    /// Requests one row, so that a refused key is in the log and in the health now, and not at the first run in the
+    /// night. A run that is due tests the key itself.
+    async fn test_key(&mut self, stop: &CancellationToken) {
+        let now_ms = self.system.clock.now_ms();
+        if self.jobs.next(now_ms).is_some_and(|(due_ms, job)| due_ms <= now_ms && !matches!(job, Job::Flush)) {
+            return;
+        }
+        let tested = tokio::select! {
+            () = stop.cancelled() => return,
+            tested = timeout(KEY_TEST_MAX, test_key(&self.settings, stop)) => tested,
+        };
+        match tested {
+            Ok(Ok(())) => tracing::info!("the service accepts the key"),
+            Ok(Err(error)) if error.reason() == RunReason::KeyRefused => {
+                let (why, hint) = (chain(&error), error.hint().map(str::to_owned));
+                tracing::error!(why, hint = hint.as_deref().unwrap_or_default(), "runs will fail");
+                self.state.update_status(|status| status.key_refused = Some((why, hint)));
+            }
+            Ok(Err(error)) => tracing::warn!(why = chain(&error), "the key is not tested; the first run tests it"),
+            Err(_) => tracing::warn!("the key is not tested: the service does not answer; the first run tests it"),
+        }
     }
 
     /// Plans jobs for the deliveries that earlier processes stored and that are not in the warehouses yet.
@@ -186,6 +241,7 @@ impl Daemon {
         let started_ms = self.system.clock.now_ms();
         self.state.count(Counter::Runs, 1);
         self.set_running(command, started_ms);
+        tracing::info!(command, "starting a run");
         let request = Request { command, backfill: None, accept_vanished: false, people: PeopleSelection::AfterLists };
         let progress = Arc::new(Progress::default());
         let (stop, system) = (stop.child_token(), self.system.clone());
@@ -225,7 +281,7 @@ impl Daemon {
             Some(why) => tracing::warn!(command, outcome, why, "{}", outcome_words(job)),
         }
         self.state.update_status(|status| {
-            status.running = None;
+            (status.running, status.key_refused) = (None, None);
             (status.last_error, status.rate_limited_until_ms) = (error_text, rate_limited_until_ms);
         });
         if job == JobOutcome::Finished {
@@ -235,6 +291,23 @@ impl Daemon {
             self.state.count(Counter::RunsFailed, 1);
         }
         job
+    }
+
+    /// Writes the report, and notifies with its path. If it cannot be written, it is tried again later.
+    async fn write_report(&mut self, now_ms: i64) {
+        let Some(report) = &mut self.report else { return };
+        self.state.update_status(|status| {
+            status.running = Some(RunningJob { command: "report", since_ms: now_ms });
+        });
+        let written = report.write(now_ms).await;
+        self.state.update_status(|status| status.running = None);
+        match written {
+            Ok(path) => {
+                tracing::info!(path = %path.display(), "wrote the report");
+                self.notifier.report_written(path, self.system.clock.now_ms());
+            }
+            Err(why) => tracing::error!(why, "cannot write the report; it is tried again"),
+        }
     }
 
     /// Writes the deliveries of the inbox to the warehouses. If the last publication is at least [`PUBLISH_EVERY_MS`]

@@ -22,6 +22,10 @@ pub enum ServeError {
         "[serve] schedule: '{expression}' cannot be read as minute, hour, day of month, month and day of week: {why}"
     )]
     Schedule { expression: String, why: String },
+    #[error(
+        "[serve] report_schedule: '{expression}' cannot be read as minute, hour, day of month, month and day of week: {why}"
+    )]
+    ReportSchedule { expression: String, why: String },
     #[error("[serve] timezone: there is no zone '{zone}'; write a name such as Europe/Berlin, or UTC")]
     Zone { zone: String },
     #[error("cannot listen on {listen}")]
@@ -46,6 +50,7 @@ impl Fault for ServeError {
         match self {
             ServeError::Config(_)
             | ServeError::Schedule { .. }
+            | ServeError::ReportSchedule { .. }
             | ServeError::Zone { .. }
             | ServeError::OpenStatusPage { .. } => RunReason::Configuration,
             ServeError::Pipeline(error) => error.reason(),

@@ -96,6 +96,9 @@ impl HealthMonitor {
             Ok(sync_status) => Health::new(sync_status, &self.settings, self.rules),
             Err(why) => Health::unknown(format!("the checkpoints cannot be read: {why}")),
         };
+        if let Some((why, hint)) = self.state.status().key_refused {
+            health.add_key_refused(why, hint);
+        }
         if let Some(why) = self.state.status().flush_error {
             health.add_deliveries_waiting(why);
         }
@@ -141,7 +144,10 @@ impl HealthMonitor {
 
 /// Returns the limits of good health. The allowed lag is the configured one, or else the longest gap of the schedule
 /// plus [`LATE_MS`], or [`MAX_LAG`] without a schedule. One failed run is tolerated only with a schedule.
-pub(super) fn health_rules(settings: &Settings, now_ms: i64) -> Result<HealthRules, ServeError> {
+///
+/// # Errors
+/// The configured schedule is invalid.
+pub fn health_rules(settings: &Settings, now_ms: i64) -> Result<HealthRules, ServeError> {
     let schedule = Schedule::configured(&settings.serve)?;
     let max_lag = schedule.as_ref().map_or(MAX_LAG, |schedule| {
         let lag_ms = schedule.longest_gap_ms(now_ms).saturating_add(LATE_MS);

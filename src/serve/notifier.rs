@@ -1,7 +1,7 @@
 //! Notifies about the runs of `serve`, on a thread of its own: neither the daemon nor a stop waits for a receiver of
 //! notifications, or for a file that does not answer.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use tokio::{
     sync::{mpsc, oneshot},
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     config::Settings,
     model::MINUTE_MS,
-    notify::{EndedRun, after_run, between_runs},
+    notify::{EndedRun, after_run, between_runs, report_written},
     otlp,
     sync_status::HealthRules,
 };
@@ -28,6 +28,8 @@ const REFRESH_EVERY_MS: i64 = MINUTE_MS;
 #[derive(Debug)]
 enum Task {
     AfterRun(Box<EndedRun>),
+    /// A report was written to this path, at this time.
+    ReportWritten(PathBuf, i64),
     /// Rewrite the textfile and send pending messages, at this time.
     Refresh(i64),
 }
@@ -62,6 +64,11 @@ impl Notifier {
     /// Notifies about a scheduled run that has ended.
     pub fn after_run(&mut self, run: EndedRun) {
         self.send(Task::AfterRun(Box::new(run)));
+    }
+
+    /// Notifies that a report was written to this path.
+    pub fn report_written(&self, path: PathBuf, now_ms: i64) {
+        self.send(Task::ReportWritten(path, now_ms));
     }
 
     /// Rewrites the textfile and sends pending messages, if a minute has passed and the thread has nothing to do.
@@ -102,6 +109,7 @@ impl NotifierThread {
             while let Some(task) = queue.recv().await {
                 match task {
                     Task::AfterRun(run) => after_run(&settings, &run, rules).await,
+                    Task::ReportWritten(path, now_ms) => report_written(&settings, &path, now_ms).await,
                     Task::Refresh(now_ms) => between_runs(&settings, now_ms, rules).await,
                 }
             }

@@ -1,7 +1,11 @@
 //! Accepts deliveries of webhooks. The secret is checked before a byte of the body is read. The body is read within
 //! limits of size and time, and stored whatever its content. The answer is sent after the body is stored.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
 use axum::{
     Extension, Router,
@@ -49,6 +53,30 @@ pub(super) struct Receiver {
     clock: Clock,
     /// The bodies that are being read or stored.
     body_memory: ByteBudget,
+    refusal_log: RefusalLog,
+}
+
+/// Interval between two log lines about refusals of one kind.
+const REFUSAL_LOG_EVERY: Duration = Duration::from_secs(60);
+
+/// Logs refused deliveries: for each kind of refusal, at most one line in [`REFUSAL_LOG_EVERY`].
+#[derive(Default)]
+struct RefusalLog {
+    /// For each kind: when its last line was written, and the number of refusals since then.
+    kinds: Mutex<BTreeMap<&'static str, (Option<Instant>, u64)>>,
+}
+
+impl RefusalLog {
+    fn add(&self, refusal: Refusal) {
+        let reason = refusal.text();
+        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let (last, count) = kinds.entry(reason).or_default();
+        *count += 1;
+        if last.is_none_or(|last| last.elapsed() >= REFUSAL_LOG_EVERY) {
+            tracing::warn!(reason, count, "refused deliveries of webhooks");
+            (*last, *count) = (Some(Instant::now()), 0);
+        }
+    }
 }
 
 impl Receiver {
@@ -60,7 +88,15 @@ impl Receiver {
         clock: Clock,
         shares: Memory,
     ) -> Receiver {
-        Receiver { path, token, queue, state, clock, body_memory: ByteBudget::new(shares.received) }
+        Receiver {
+            path,
+            token,
+            queue,
+            state,
+            clock,
+            body_memory: ByteBudget::new(shares.received),
+            refusal_log: RefusalLog::default(),
+        }
     }
 
     /// Returns the secret, to follow its changes.
@@ -175,6 +211,7 @@ async fn receive(
             if let Some(counter) = refusal.counter() {
                 receiver.state.count(counter, 1);
             }
+            receiver.refusal_log.add(refusal);
             refusal.into_response()
         }
     }
@@ -204,25 +241,32 @@ impl Refusal {
     }
 }
 
+impl Refusal {
+    /// Returns the reason, as the answer and the log have it.
+    fn text(self) -> &'static str {
+        match self {
+            Refusal::WrongSecret => "wrong secret",
+            Refusal::TooLarge => "the body is larger than 1 MiB",
+            Refusal::TooSlow => "the body did not arrive in time",
+            Refusal::Overloaded => "too many deliveries are waiting",
+            Refusal::NotStored => "the delivery cannot be stored now",
+        }
+    }
+}
+
 impl IntoResponse for Refusal {
     /// Answers with the status, the headers and the text of this refusal.
     fn into_response(self) -> Response {
         let close = (header::CONNECTION, "close");
-        let (status, headers, text) = match self {
-            Refusal::WrongSecret => {
-                (StatusCode::UNAUTHORIZED, vec![(header::WWW_AUTHENTICATE, "Bearer"), close], "wrong secret\n")
-            }
-            Refusal::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, vec![close], "the body is larger than 1 MiB\n"),
-            Refusal::TooSlow => (StatusCode::REQUEST_TIMEOUT, vec![close], "the body did not arrive in time\n"),
+        let (status, headers) = match self {
+            Refusal::WrongSecret => (StatusCode::UNAUTHORIZED, vec![(header::WWW_AUTHENTICATE, "Bearer"), close]),
+            Refusal::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, vec![close]),
+            Refusal::TooSlow => (StatusCode::REQUEST_TIMEOUT, vec![close]),
             Refusal::Overloaded => {
-                let retry = (header::RETRY_AFTER, OVERLOADED_RETRY_SECS);
-                (StatusCode::SERVICE_UNAVAILABLE, vec![retry], "too many deliveries are waiting\n")
+                (StatusCode::SERVICE_UNAVAILABLE, vec![(header::RETRY_AFTER, OVERLOADED_RETRY_SECS)])
             }
-            Refusal::NotStored => {
-                let retry = (header::RETRY_AFTER, NOT_STORED_RETRY_SECS);
-                (StatusCode::SERVICE_UNAVAILABLE, vec![retry], "the delivery cannot be stored now\n")
-            }
+            Refusal::NotStored => (StatusCode::SERVICE_UNAVAILABLE, vec![(header::RETRY_AFTER, NOT_STORED_RETRY_SECS)]),
         };
-        (status, AppendHeaders(headers), text).into_response()
+        (status, AppendHeaders(headers), format!("{}\n", self.text())).into_response()
     }
 }

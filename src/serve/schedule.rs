@@ -36,6 +36,17 @@ impl Schedule {
         settings.schedule.as_deref().map(|text| Schedule::parse(text, &settings.timezone)).transpose()
     }
 
+    /// Returns the schedule of the report.
+    ///
+    /// # Errors
+    /// `ReportSchedule` or `Zone`.
+    pub fn of_report(settings: &ServeSettings, expression: &str) -> Result<Schedule, ServeError> {
+        Schedule::parse(expression, &settings.timezone).map_err(|error| match error {
+            ServeError::Schedule { expression, why } => ServeError::ReportSchedule { expression, why },
+            error => error,
+        })
+    }
+
     /// Parses an expression of five fields (`0 2 * * *`, also `@daily`) and the name of a time zone.
     ///
     /// # Errors
@@ -87,13 +98,14 @@ impl Schedule {
     }
 }
 
-/// Checks that the schedule and its time zone can be parsed.
+/// Checks that the schedules and their time zone can be parsed.
 ///
 /// # Errors
 /// `Schedule` or `Zone`, with the text that cannot be parsed.
 pub fn check_schedule(settings: &ServeSettings) -> Result<(), ServeError> {
     // The zone is checked even without a schedule, so that a wrong zone is found before a schedule is set.
-    Schedule::parse(settings.schedule.as_deref().unwrap_or("@daily"), &settings.timezone).map(drop)
+    Schedule::parse(settings.schedule.as_deref().unwrap_or("@daily"), &settings.timezone)?;
+    settings.report.as_ref().map_or(Ok(()), |report| Schedule::of_report(settings, &report.schedule).map(drop))
 }
 
 #[cfg(test)]

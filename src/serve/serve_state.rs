@@ -55,7 +55,7 @@ impl Counter {
 /// The current job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunningJob {
-    /// `sync`, `wake` or `flush`.
+    /// `sync`, `wake`, `flush` or `report`.
     pub command: &'static str,
     pub since_ms: i64,
 }
@@ -71,6 +71,8 @@ pub(super) struct DaemonStatus {
     pub last_error: Option<String>,
     /// The error of the last flush; `None` if it succeeded, or if another run held the lease.
     pub flush_error: Option<String>,
+    /// Why the service refused the key when `serve` started, and what to do; `None` after the first run.
+    pub key_refused: Option<(String, Option<String>)>,
     /// The end of a `Retry-After` that is longer than a run waits; `None` if there is none.
     pub rate_limited_until_ms: Option<i64>,
 }

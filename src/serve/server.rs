@@ -15,7 +15,7 @@ use crate::{
 };
 
 use super::{
-    Daemon, DeliveryQueue, HealthMonitor, ServeError, ServeState, Storage,
+    Daemon, DeliveryQueue, HealthMonitor, ServeError, ServeState, Storage, WriteReport,
     changing_secret::ChangingSecret,
     connections::serve_connections,
     receiver::{Receiver, router},
@@ -45,12 +45,13 @@ impl Server {
     pub async fn bind(settings: Settings, system: System, stop: &CancellationToken) -> Result<Server, ServeError> {
         identity(&settings)?;
         settings.require_warehouse()?;
-        check_api_key(&settings, stop).await?;
+        let has_key = check_api_key(&settings, stop).await?;
         proxies()?;
         let listen = settings.serve.listen;
         let installation = installation(&settings);
         let opened = until_stopped(stop, move || Opened::open(settings, system)).await;
         let Opened { receiver, monitor, daemon, access, lock } = opened??;
+        let daemon = if has_key { daemon.with_key_test() } else { daemon };
         let unusable = |source| ServeError::Listen { listen, source };
         let listener = TcpListener::bind(listen).await.map_err(unusable)?;
         let port = listener.local_addr().map_err(unusable)?.port();
@@ -58,9 +59,23 @@ impl Server {
         Ok(Server { listener, receiver, monitor, daemon, access, _lock: lock })
     }
 
+    /// Writes the report of the configuration by its schedule, with `write`.
+    ///
+    /// # Errors
+    /// `ReportSchedule` or `Zone`.
+    pub fn with_report(mut self, write: WriteReport) -> Result<Server, ServeError> {
+        self.daemon = self.daemon.with_report(write)?;
+        Ok(self)
+    }
+
     /// Returns the address that the server listens on.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
+    }
+
+    /// Returns true if the server has a status page.
+    pub fn has_status_page(&self) -> bool {
+        self.access.is_some()
     }
 
     /// Serves until `stop` is cancelled. The current requests are still answered, and the current run ends in order.
@@ -134,13 +149,15 @@ fn installation(settings: &Settings) -> String {
 
 /// Reads the service's key, so that a missing key fails here, and not at the first run in the middle of the night. A
 /// key that does not come within [`KEY_WAIT`] is left to the runs, because deliveries must not wait for it.
-async fn check_api_key(settings: &Settings, stop: &CancellationToken) -> Result<(), ServeError> {
+///
+/// Returns true if the key came.
+async fn check_api_key(settings: &Settings, stop: &CancellationToken) -> Result<bool, ServeError> {
     let settings = settings.clone();
     match timeout(KEY_WAIT, until_stopped(stop, move || settings.api_key())).await {
-        Ok(read) => Ok(read?.map(drop)?),
+        Ok(read) => Ok(read?.map(|_| true)?),
         Err(_) => {
             tracing::warn!("the key of the service does not come; serve starts without it, and every run reads it");
-            Ok(())
+            Ok(false)
         }
     }
 }

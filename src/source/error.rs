@@ -359,6 +359,19 @@ impl Failure {
         }
     }
 
+    /// Describes the failure in few words, for the progress line.
+    pub(super) fn in_few_words(&self) -> String {
+        match self {
+            Failure::Connect { detail } if detail.to_lowercase().contains("refused") => "connection refused",
+            Failure::Connect { .. } | Failure::Tls { .. } => "no connection",
+            Failure::TimedOut { .. } | Failure::Hung { .. } => "no answer in time",
+            Failure::Cut { .. } => "answer broke off",
+            Failure::Status { status, .. } => return status.to_string(),
+            _ => "unusable answer",
+        }
+        .to_owned()
+    }
+
     /// Builds the failure of an answer that did not arrive completely within `after`.
     pub(super) fn timed_out(after: Duration) -> Failure {
         Failure::TimedOut { after_ms: millis(after) }

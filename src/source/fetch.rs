@@ -32,8 +32,10 @@ impl<'a> Attempts<'a> {
         Attempts { wire: &source.inner.wire, waits: source.inner.backoff.series(), failed: 0 }
     }
 
-    /// Counts a failed attempt and waits before the next one. Returns false without a wait if there were `max`.
-    pub async fn retry(&mut self, max: u32) -> Result<bool, Stop> {
+    /// Counts a failed attempt and waits before the next one. `cause` is the failure in few words. Returns false
+    /// without a wait if there were `max`.
+    pub async fn retry(&mut self, max: u32, cause: String) -> Result<bool, Stop> {
+        self.wire.gate.waits_because(cause);
         self.failed += 1;
         if self.failed >= max {
             return Ok(false);
@@ -145,7 +147,7 @@ impl Source {
                 }
                 Err(Trouble::RateLimited) => continue,
                 Err(Trouble::Rejected(rejection)) if is_passing(rejection.status) && !is_person => {
-                    match attempts.retry(PASSING_ATTEMPTS_MAX).await? {
+                    match attempts.retry(PASSING_ATTEMPTS_MAX, rejection.status.to_string()).await? {
                         true => continue,
                         false => return Err(Trouble::Rejected(rejection)),
                     }
@@ -153,7 +155,7 @@ impl Source {
                 Err(Trouble::Failed { last, .. }) => last,
                 done => return done,
             };
-            match attempts.retry(attempts.max(&last, can_shrink)).await {
+            match attempts.retry(attempts.max(&last, can_shrink), last.in_few_words()).await {
                 Ok(true) => continue,
                 Ok(false) => {}
                 // If no request of the run was answered, report the failure instead of the deadline: the service cannot

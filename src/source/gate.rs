@@ -110,6 +110,8 @@ pub(super) struct GateState {
     paced_until: Option<Instant>,
     /// The end of the latest retry delay of any request; `None` before the first one.
     retry_at: Option<Instant>,
+    /// The failure before the latest block or retry delay, in few words: `429` or `connection refused`.
+    wait_cause: Option<String>,
 }
 
 impl GateState {
@@ -126,6 +128,7 @@ impl GateState {
             is_accepting: false,
             paced_until: None,
             retry_at: None,
+            wait_cause: None,
         }
     }
 

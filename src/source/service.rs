@@ -187,6 +187,11 @@ impl Source {
         }
     }
 
+    /// Returns the failure before the latest wait, in few words: `429` or `connection refused`.
+    pub fn wait_cause(&self) -> Option<String> {
+        self.inner.wire.gate.wait_cause()
+    }
+
     /// Returns the wait that delays the whole process, if there is one.
     pub fn current_wait(&self) -> Option<RequestWait> {
         self.inner.wire.gate.current_wait()

@@ -163,7 +163,7 @@ impl Source {
                     return Ok(sent.give_up(failure));
                 }
             }
-            if !attempts.retry(attempts.max(&failure, false)).await? {
+            if !attempts.retry(attempts.max(&failure, false), failure.in_few_words()).await? {
                 return Ok(sent.give_up(failure));
             }
         }

@@ -93,17 +93,29 @@ impl State {
     /// Records in one transaction that a scan is complete and committed, and ends the scan. `warehouses` are the
     /// warehouses of the run by name, each with true if its ledger has the scan.
     pub fn checkpoint(&mut self, checkpoint: &ScanCheckpoint, warehouses: &[(&str, bool)]) -> Result<(), StateError> {
-        let scan = &checkpoint.scan;
+        self.checkpoint_all([(checkpoint, warehouses)])
+    }
+
+    /// Records all scans of a commit in one transaction, each as [`State::checkpoint`] does.
+    pub fn checkpoint_all<'a>(
+        &mut self,
+        scans: impl IntoIterator<Item = (&'a ScanCheckpoint, &'a [(&'a str, bool)])>,
+    ) -> Result<(), StateError> {
         self.hit(DurableStep::Checkpointed)?;
         self.database.transact(|transaction| {
-            store_interval(transaction, scan.scope, checkpoint.interval())?;
-            record_proof(transaction, scan)?;
-            extend_extent(transaction, scan.scope, scan.window.start_ms)?;
-            transaction.execute("DELETE FROM scans WHERE scan_id = ?1", [&scan.id.0])?;
             let number = next_checkpoint(transaction)?;
-            for (name, is_in_ledger) in warehouses {
-                let sql = "UPDATE destinations SET last_scan_id = coalesce(?2, last_scan_id), last_checkpoint = ?3 WHERE name = ?1";
-                transaction.execute(sql, (name, is_in_ledger.then_some(&scan.id.0), number))?;
+            let sql = "UPDATE destinations SET last_scan_id = coalesce(?2, last_scan_id), last_checkpoint = ?3 WHERE name = ?1";
+            let (mut update, mut end) =
+                (transaction.prepare_cached(sql)?, transaction.prepare_cached("DELETE FROM scans WHERE scan_id = ?1")?);
+            for (checkpoint, warehouses) in scans {
+                let scan = &checkpoint.scan;
+                store_interval(transaction, scan.scope, checkpoint.interval())?;
+                record_proof(transaction, scan)?;
+                extend_extent(transaction, scan.scope, scan.window.start_ms)?;
+                end.execute([&scan.id.0])?;
+                for (name, is_in_ledger) in warehouses {
+                    update.execute((name, is_in_ledger.then_some(&scan.id.0), number))?;
+                }
             }
             Ok(())
         })
@@ -220,7 +232,7 @@ fn store_interval(transaction: &Transaction<'_>, scope: Scope, new: StoredInterv
     let (stream, survey) = (scope.stream.name(), stored_survey(scope.survey_id));
     for StoredInterval { interval, .. } in &stored {
         let sql = "DELETE FROM coverage WHERE stream = ?1 AND survey_id = ?2 AND start_ms = ?3";
-        transaction.execute(sql, (stream, survey, interval.window.start_ms))?;
+        transaction.prepare_cached(sql)?.execute((stream, survey, interval.window.start_ms))?;
     }
     for StoredInterval { interval, read } in insert_interval(&stored, new) {
         let sql = "INSERT INTO coverage (stream, survey_id, start_ms, end_ms, flags, scanned_ms, rows_held, read_ms, scan_id, \
@@ -240,7 +252,7 @@ fn store_interval(transaction: &Transaction<'_>, scope: Scope, new: StoredInterv
             stored_count(read.pages),
             read.ends.bits(),
         ];
-        transaction.execute(sql, row)?;
+        transaction.prepare_cached(sql)?.execute(row)?;
     }
     Ok(())
 }

@@ -84,6 +84,15 @@ impl Database {
         self.connection.execute(sql, values).map_err(self.failed("write"))
     }
 
+    /// Executes a statement whose effect a power failure may undo. The next durable commit makes it durable.
+    pub fn execute_unsynced(&self, sql: &str, values: impl Params) -> Result<usize, StateError> {
+        let synchronous = |value| self.connection.pragma_update(None, "synchronous", value);
+        synchronous("NORMAL").map_err(self.failed("set up"))?;
+        let changed = self.execute(sql, values);
+        synchronous("FULL").map_err(self.failed("set up"))?;
+        changed
+    }
+
     /// Returns the first row, read by `read`. Fails if the query has no rows.
     pub fn query_row<T>(
         &self,

@@ -7,6 +7,9 @@ use super::{State, StateError};
 /// SQL for the number of the last checkpoint, which is 0 before the first checkpoint.
 const LAST_CHECKPOINT: &str = "coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'last_checkpoint'), 0)";
 
+/// Number of ordinals of commits that are reserved together, so that not each commit needs a durable write.
+const ORDINALS: i64 = 64;
+
 /// A warehouse that a run has filled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownDestination {
@@ -50,12 +53,18 @@ impl State {
         names.iter().try_for_each(|name| self.database.execute(&sql, [name]).map(drop))
     }
 
-    /// Returns the ordinal of the next commit: `now_ms`, or more if an earlier commit has this ordinal or a higher one.
-    /// So the ordinals of commits increase even if the clock was set back.
-    pub fn next_commit_ordinal(&self, now_ms: i64) -> Result<i64, StateError> {
-        let sql = "INSERT INTO meta (key, value) VALUES ('last_commit', CAST(?1 AS TEXT)) ON CONFLICT (key) DO UPDATE \
-                   SET value = CAST(max(CAST(value AS INTEGER) + 1, ?1) AS TEXT) RETURNING CAST(value AS INTEGER)";
-        let connection = &self.database.connection;
-        connection.query_row(sql, [now_ms], |row| row.get(0)).map_err(self.database.failed("write"))
+    /// Returns the ordinal of the next commit, which is higher than those of all earlier commits, even if the clock was
+    /// set back. Stores the highest of a block of ordinals, which begins at `now_ms` or higher.
+    pub fn next_commit_ordinal(&mut self, now_ms: i64) -> Result<i64, StateError> {
+        if self.ordinals.is_empty() {
+            let sql = "INSERT INTO meta (key, value) VALUES ('last_commit', CAST(?1 + ?2 - 1 AS TEXT)) ON CONFLICT (key) \
+                       DO UPDATE SET value = CAST(max(CAST(value AS INTEGER) + 1, ?1) + ?2 - 1 AS TEXT) \
+                       RETURNING CAST(value AS INTEGER)";
+            let last: i64 = self.database.query_row(sql, [now_ms, ORDINALS], |row| row.get(0))?;
+            self.ordinals = last + 1 - ORDINALS..last + 1;
+        }
+        let ordinal = self.ordinals.start;
+        self.ordinals.start += 1;
+        Ok(ordinal)
     }
 }

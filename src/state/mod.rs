@@ -33,7 +33,7 @@ pub use runs::{RunEnd, RunEntry};
 pub use scans::{LastRead, StoredInterval, UnfinishedScan};
 pub use state_files::{RawFile, is_damaged_copy, open_raw, state_files};
 
-use std::path::Path;
+use std::{ops::Range, path::Path};
 
 use crate::{
     files::{self, FileError},
@@ -60,6 +60,8 @@ const MIGRATIONS: &[M<'_>] = &[
 pub struct State {
     database: Database,
     failpoints: Failpoints,
+    /// Ordinals of commits that are reserved and not used.
+    ordinals: Range<i64>,
 }
 
 /// The result of looking for a state file at a path.
@@ -142,7 +144,7 @@ impl State {
     }
 
     fn connect(path: &Path, flags: OpenFlags) -> Result<State, StateError> {
-        Ok(State { database: Database::connect(path, flags)?, failpoints: Failpoints::default() })
+        Ok(State { database: Database::connect(path, flags)?, failpoints: Failpoints::default(), ordinals: 0..0 })
     }
 
     /// Returns a fact about the file: `base_url` or `environment`.

@@ -38,11 +38,11 @@ pub(super) fn record_proof(transaction: &Transaction<'_>, scan: &Scan) -> rusqli
     let (stream, survey) = (scan.scope.stream.name(), stored_survey(scan.scope.survey_id));
     for proof in &stored {
         let sql = "DELETE FROM proofs WHERE stream = ?1 AND survey_id = ?2 AND start_ms = ?3";
-        transaction.execute(sql, (stream, survey, proof.window.start_ms))?;
+        transaction.prepare_cached(sql)?.execute((stream, survey, proof.window.start_ms))?;
     }
     for ProvenInterval { window, proven_ms } in proofs {
         let sql = "INSERT INTO proofs (stream, survey_id, start_ms, end_ms, proven_ms) VALUES (?1, ?2, ?3, ?4, ?5)";
-        transaction.execute(sql, (stream, survey, window.start_ms, window.end_ms, proven_ms))?;
+        transaction.prepare_cached(sql)?.execute((stream, survey, window.start_ms, window.end_ms, proven_ms))?;
     }
     Ok(())
 }

@@ -27,7 +27,8 @@ pub struct UnfinishedScan {
 }
 
 impl State {
-    /// Records a scan before its first request.
+    /// Records a scan before its first request. After a power failure, the scan may be missing; then the next run
+    /// discards its spool, and its window is due again.
     pub fn begin_scan(&self, scan: &Scan, page_rows: u32) -> Result<(), StateError> {
         self.hit(DurableStep::ScanBegun)?;
         let sql = "INSERT INTO scans (scan_id, run_id, stream, survey_id, start_ms, end_ms, flags, started_ms, page_rows) \
@@ -45,7 +46,7 @@ impl State {
             started_ms,
             page_rows
         ];
-        self.database.execute(sql, row).map(drop)
+        self.database.execute_unsynced(sql, row).map(drop)
     }
 
     /// Stores the page size, the numbers of durable pages and rows, and the token of the page after them. `next` is

@@ -224,10 +224,17 @@ fn p3_the_first_proof_and_the_last_read_are_stored_apart() {
 #[test]
 fn commit_ordinals_rise_even_if_the_clock_is_set_back() {
     let folder = tempfile::tempdir().unwrap();
-    let state = State::open(&folder.path().join("state.sqlite"), URL, "test").unwrap();
-    let ordinals: Vec<i64> =
-        [100, 100, 50, 200].into_iter().map(|now_ms| state.next_commit_ordinal(now_ms).unwrap()).collect();
-    assert_eq!(ordinals, [100, 101, 102, 200]);
+    let mut last = 0;
+    // Each process reserves ordinals of its own, and uses some of them.
+    for (now_ms, commits) in [(100, 3), (100, 200), (50, 1), (10_000, 2)] {
+        let mut state = State::open(&folder.path().join("state.sqlite"), URL, "test").unwrap();
+        for _ in 0..commits {
+            let ordinal = state.next_commit_ordinal(now_ms).unwrap();
+            assert!(ordinal > last && ordinal >= now_ms, "{ordinal} after {last} at {now_ms}");
+            last = ordinal;
+        }
+    }
+    assert_eq!(last, 10_001);
 }
 
 #[test]

@@ -1,15 +1,17 @@
 //! The health of the syncs: a list of reasons. Each reason has a stable code and a sentence.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer, ser::SerializeStruct as _};
 
 use crate::{config::Settings, pipeline::RunReason};
 
 use super::{LagCheck, RunSummary, Status};
 
-/// Codes of the reasons that do not come from the end of a run. [`RunReason`] has the codes of all other reasons.
-const BEHIND: &str = "behind";
+// Codes of the reasons that do not come from the end of a run. [`RunReason`] has the codes of all other reasons.
+
+/// Code of the reason that a stream is further behind than allowed.
+pub const BEHIND: &str = "behind";
 const NEVER_RAN: &str = "never_ran";
 const DELIVERIES_NOT_STORED: &str = "deliveries_not_stored";
 const DELIVERIES_WAITING: &str = "deliveries_waiting";
@@ -60,11 +62,42 @@ impl HealthRules {
     }
 }
 
-/// The health of the syncs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+/// The health in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HealthSummary {
+    Healthy,
+    /// No run has ended yet, and nothing failed.
+    NoRunYet,
+    NeedsALook,
+    Failing,
+}
+
+impl fmt::Display for HealthSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            HealthSummary::Healthy => "Healthy",
+            HealthSummary::NoRunYet => "No run yet",
+            HealthSummary::NeedsALook => "Needs a look",
+            HealthSummary::Failing => "Failing",
+        })
+    }
+}
+
+/// The health of the syncs. Its JSON has `healthy` and `reasons`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
     /// The reasons, the most urgent first.
     pub reasons: Vec<HealthReason>,
+}
+
+impl Serialize for Health {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Health", 2)?;
+        fields.serialize_field("healthy", &self.is_healthy())?;
+        fields.serialize_field("reasons", &self.reasons)?;
+        fields.end()
+    }
 }
 
 impl Health {
@@ -86,6 +119,16 @@ impl Health {
         !self.reasons.iter().any(|reason| reason.is_failing)
     }
 
+    /// Returns the health in one word.
+    pub fn summary(&self) -> HealthSummary {
+        match () {
+            () if !self.is_healthy() => HealthSummary::Failing,
+            () if self.has(NEVER_RAN) => HealthSummary::NoRunYet,
+            () if !self.reasons.is_empty() => HealthSummary::NeedsALook,
+            () => HealthSummary::Healthy,
+        }
+    }
+
     /// Returns true if there is a reason with this code.
     pub fn has(&self, code: &str) -> bool {
         self.reasons.iter().any(|reason| reason.code == code)
@@ -95,6 +138,14 @@ impl Health {
     pub fn is_failing_for(&self, run: &RunSummary) -> bool {
         run.reason
             .is_some_and(|of_run| self.reasons.iter().any(|reason| reason.code == of_run.name() && reason.is_failing))
+    }
+
+    /// Adds the reason that the service refused the key at a start of `serve`, unless the last run met the same.
+    pub fn add_key_refused(&mut self, why: String, hint: Option<String>) {
+        let code = RunReason::KeyRefused.name();
+        if !self.has(code) {
+            self.reasons.insert(0, HealthReason { code, is_failing: true, text: why, hint });
+        }
     }
 
     /// Adds the reason that deliveries of webhooks cannot be stored, as the most urgent one.
@@ -125,7 +176,9 @@ impl Health {
             let (text, hint) = (failed.sentence(), failed.hint.clone());
             self.reasons.push(HealthReason { code: reason.name(), is_failing, text, hint });
         }
-        if let Some(reason) = last.reason.filter(|reason| !reason.is_failure()) {
+        // Nobody waits any more for the run that held the lease.
+        let is_over = |reason| reason == RunReason::LeaseHeld && status.running.is_none();
+        if let Some(reason) = last.reason.filter(|reason| !reason.is_failure() && !is_over(*reason)) {
             let texts = if last.warnings.is_empty() { vec![last.sentence()] } else { last.warnings.clone() };
             let reasons = texts.into_iter().map(|text| HealthReason::new(reason.name(), false, text));
             self.reasons.extend(reasons.map(|reason| HealthReason { hint: last.hint.clone(), ..reason }));

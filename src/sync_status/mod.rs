@@ -10,8 +10,8 @@ mod proofs;
 mod runs;
 mod status;
 
-pub use health::{Health, HealthReason, HealthRules, MAX_LAG, reason_codes};
-pub use lag::{LagCheck, PresentTime, ScopeStatus, StreamLag, is_selected, lag_secs, stream_lags};
+pub use health::{BEHIND, Health, HealthReason, HealthRules, HealthSummary, MAX_LAG, reason_codes};
+pub use lag::{LagCheck, PresentTime, ScopeStatus, StreamLag, TimeRange, is_selected, lag_secs, stream_lags};
 pub use proofs::{IntervalState, ProofStatus, proofs};
 pub use runs::{FailedRun, Run, RunStatus, RunSummary};
 pub use status::{RECENT_RUNS_MAX, ScanStatus, ServeStatus, Status, UsersStatus, WaitingErasure};

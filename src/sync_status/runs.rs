@@ -45,6 +45,8 @@ pub struct RunStatus {
     pub run_id: String,
     pub command: String,
     pub started: String,
+    #[serde(skip)]
+    pub started_ms: i64,
     pub secs: Option<f64>,
     pub outcome: String,
     pub exit_code: Option<i64>,
@@ -64,6 +66,7 @@ impl RunStatus {
             secs: run.finished_ms.map(|finished_ms| (finished_ms - run.started_ms) as f64 / 1000.0),
             outcome: run.outcome,
             started: format_second(run.started_ms),
+            started_ms: run.started_ms,
             run_id: run.run_id,
             command: run.command,
             exit_code: run.exit_code,

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{
     config::Settings,
-    model::{format_second, is_in_future},
+    model::{Untrusted, format_second, is_in_future},
     pipeline::{
         DriftReport, KnownBehaviour, LEARNED_RATE, RunReason, RunReport, RunTimes, ScopeBacklog, backlog,
         known_behaviours, retry_after_until_ms,
@@ -81,6 +81,10 @@ pub struct Status {
     /// no such fields, such as `verify`, are skipped.
     pub drift: Vec<DriftReport>,
     pub drift_unlisted: u64,
+    /// What is known against the data of the first warehouse: the rows of its view `untrusted`. `None` if the warehouse
+    /// cannot be read now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub untrusted: Option<Vec<Untrusted>>,
 
     /// When the status was read, epoch milliseconds by this machine.
     #[serde(skip)]

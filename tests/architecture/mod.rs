@@ -30,6 +30,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("process_group", &[]),
     ("redact", &[]),
     ("text", &[]),
+    ("wrapping", &[]),
     ("telemetry", &[]),
     ("schema", &["model"]),
     ("plan", &["model"]),
@@ -41,7 +42,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("person", &["model", "files", "json", "page", "schema", "text"]),
     ("load", &["model", "files", "json", "schema", "person"]),
     ("recordings", &["model", "files"]),
-    ("config", &["model", "files", "plan", "process_group", "redact", "text"]),
+    ("config", &["model", "files", "plan", "process_group", "redact", "text", "wrapping"]),
     (
         "pipeline",
         &[
@@ -141,7 +142,7 @@ const CRATE_HOMES: &[(&str, &[&str])] = &[
     ("hyper_util", &["serve", "source/proxies.rs"]),
     ("http_body_util", &["serve"]),
     ("croner", &["serve"]),
-    ("chrono_tz", &["serve"]),
+    ("chrono_tz", &["serve", "model/time_zone.rs"]),
     ("maud", &["report", "serve"]),
     ("tracing_subscriber", &["telemetry", "otlp"]),
     ("tracing_opentelemetry", &["otlp"]),

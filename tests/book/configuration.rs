@@ -26,10 +26,13 @@ pub struct Key {
 /// The file that `init` writes.
 pub fn sections() -> Vec<Section> {
     let place = Place::at("http://127.0.0.1:1").without_config();
-    Done::from(place.bare(&["init"]).output().unwrap()).expect(0);
+    Done::from(place.bare(&["init", "--full"]).output().unwrap()).expect(0);
+    // A long list has a line for each value.
+    let text = std::fs::read_to_string(place.path("studysync.toml")).unwrap();
+    let text = text.replace("[\n#     ", "[").replace(",\n#     ", ", ").replace(",\n# ]", "]");
     let mut sections: Vec<Section> = Vec::new();
     let (mut comment, mut is_used) = (Vec::new(), true);
-    for line in std::fs::read_to_string(place.path("studysync.toml")).unwrap().lines() {
+    for line in text.lines() {
         let setting = line.strip_prefix("# ").unwrap_or(line).split_once(" = ");
         let setting = setting.filter(|(key, _)| key.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_'));
         match (sections.last_mut(), setting) {
@@ -45,7 +48,7 @@ pub fn sections() -> Vec<Section> {
                     comment.clear();
                 }
                 if let Some(text) = line.strip_prefix('#') {
-                    comment.push(text.trim_start_matches(' ').to_owned());
+                    comment.push(text.strip_prefix(' ').unwrap_or(text).to_owned());
                 } else {
                     let notes = std::mem::take(&mut comment);
                     if let Some(section) = section.filter(|_| !notes.is_empty()) {
@@ -67,13 +70,15 @@ fn paragraph(lines: &[String]) -> String {
     let mut text = String::new();
     let mut is_in_list = false;
     for line in lines {
-        let item = line.strip_prefix('"').and_then(|rest| rest.split_once('"'));
+        let item = line.strip_prefix("  \"").and_then(|rest| rest.split_once('"'));
         match item {
             Some((word, about)) => text.push_str(&format!("<br>`{word}`: {}", about.trim())),
+            // The text of an item continues below its first line.
+            None if line.starts_with("   ") => text.push_str(&format!(" {}", line.trim_start())),
             None if is_in_list => text.push_str(&format!("<br>{line}")),
             None => text.push_str(&format!(" {line}")),
         }
-        is_in_list = item.is_some();
+        is_in_list = line.starts_with(' ');
     }
     text.trim().replace('|', "\\|")
 }
@@ -93,8 +98,10 @@ fn type_of(value: &str) -> &'static str {
 #[test]
 fn the_reference_has_every_key() {
     let mut text = String::from(
-        "# Configuration\n\nGenerated from the file that `studysync init` writes. A file is optional: without `--config`, `studysync.toml` in the \
-         working folder is read if it is there. Paths in the file are relative to it, and `~/` is your home. Flags win over the file. An unknown key is an \
+        "# Configuration\n\nGenerated from the file that `studysync init --full` writes. A command reads the first of these files: the one of \
+         `--config`, the one of the variable `STUDYSYNC_CONFIG`, `studysync.toml` in the working folder, `/etc/studysync/studysync.toml`. A \
+         file is optional if flags or variables name what a command needs. `studysync config show` prints the values in effect, and where each \
+         comes from. Paths in the file are relative to it, and `~/` is your home. Flags win over the file. An unknown key is an \
          error that names the nearest known one.\n",
     );
     // Without these keys there is no value, or what their text says.

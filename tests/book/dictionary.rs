@@ -41,6 +41,8 @@ const SUBJECTS: &[Subject] = &[
             "sessions",
             "open_answers",
             "key_collisions",
+            "untrusted",
+            "time_zone_offsets",
             "search_answers",
         ],
     },

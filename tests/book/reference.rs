@@ -74,7 +74,7 @@ fn the_reference_has_the_help_of_each_command() {
 #[test]
 fn the_reference_has_the_exit_codes_of_each_command() {
     let mut table = String::from("| command | exit code | meaning |\n|---|---|---|\n");
-    for command in commands().iter().filter(|command| command.name() != "users") {
+    for command in commands().iter().filter(|command| !["users", "config"].contains(&command.name().as_str())) {
         let name = command.name();
         let codes = command.exit_codes();
         assert!(!codes.is_empty(), "{name} names no exit code");

@@ -182,6 +182,16 @@ fn every_command_accepts_every_global_flag() {
         assert!(with(&["schema", "responses", "--format", "text"]).starts_with("responses: "));
         assert!(with(&["completions", "bash"]).contains("studysync"));
     }
+    let folder = place.path("man");
+    std::fs::create_dir(&folder).unwrap();
+    bare(&["completions", "--man", folder.to_str().unwrap()]).expect(0);
+    for (page, words) in
+        [("studysync.1", "backfill"), ("studysync-sync.1", "Exit codes"), ("studysync-users-pull.1", "users")]
+    {
+        let page = std::fs::read_to_string(folder.join(page)).unwrap();
+        assert!(page.contains(".TH studysync") && page.contains(words), "{page}");
+    }
+    bare(&["completions", "--man", "no/such/folder"]).expect(1);
     // Both commands accept the flag and fail later: at an address of another machine, and at a folder below a file.
     let folder = format!("{config}/demo");
     for command in [&["sandbox", "--listen", "192.0.2.1:1"][..], &["demo", "--responses", "10", "--folder", &folder]] {

@@ -35,7 +35,15 @@ fn environment_variables_alone_configure_a_sync() {
     let place = place.with_env("STUDYSYNC_CONFIG", "elsewhere.toml");
     let other = bare(&place, &["sync"]).expect(2);
     assert!(other.stderr.contains("'other'"), "another label than the state file's: {}", other.stderr);
-    bare(&place, &["sync", "--state", "own/state.sqlite", "--duckdb", "own/w.duckdb"]).expect(0);
+    // The folder of a mistyped path is not created.
+    let own = ["sync", "--state", "own/state.sqlite", "--duckdb", "own/w.duckdb"];
+    let mistyped = bare(&place, &own).expect(2);
+    assert!(
+        mistyped.stderr.contains("--duckdb: there is no folder own;") && !place.path("own").exists(),
+        "{mistyped:?}"
+    );
+    std::fs::create_dir(place.path("own")).unwrap();
+    bare(&place, &own).expect(0);
     assert!(place.path("own/w.duckdb").exists());
 }
 

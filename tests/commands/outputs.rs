@@ -148,14 +148,17 @@ fn status_shows_coverage_lag_and_runs_without_a_request() {
             "drift",
             "drift_unlisted",
             "environment",
+            "healthy",
             "proofs",
+            "reasons",
             "requests_per_sec",
             "running",
             "runs",
             "state",
             "streams",
             "traits",
-            "under_way"
+            "under_way",
+            "untrusted"
         ]
     );
     assert_eq!(status["base_url"], service.base_url());
@@ -243,7 +246,7 @@ fn check_and_sync_accept_the_file_that_init_writes() {
     let service = Service::start(small(300, 20));
     let place = Place::new(&service).without_config();
     let bare = |arguments: &[&str]| Done::from(place.bare(arguments).output().unwrap());
-    let done = bare(&["init"]).expect(0);
+    let done = bare(&["init", "--full"]).expect(0);
     assert!(done.stdout.contains("studysync.toml"), "{}", done.stdout);
     bare(&["init"]).expect(2);
     let path = place.path("studysync.toml");
@@ -262,7 +265,11 @@ fn check_and_sync_accept_the_file_that_init_writes() {
     let shown: Vec<&str> = written.lines().filter(is_shown_key).collect();
     assert!(shown.len() > 10, "{shown:?}");
     for line in shown {
-        let mut text = written.replacen(line, &line[2..], 1);
+        // A list of many values has a line for each of them.
+        let (_, rest) = written.split_once(line).unwrap();
+        let block = if line.ends_with('[') { rest.split_inclusive("# ]").next().unwrap() } else { "" };
+        let setting = format!("{line}{block}");
+        let mut text = written.replacen(&setting, &setting.replace("\n# ", "\n")[2..], 1);
         if line.starts_with("# flags") {
             // The template already sets this key to fewer values.
             text = text.replace("flags = [\"with_deleted_responses\"]\n", "");
@@ -335,6 +342,12 @@ fn demo_leaves_a_working_configuration_and_three_commands() {
     // The user's own settings name another warehouse.
     let done =
         Done::from(demo.env("STUDYSYNC_WAREHOUSE_DUCKDB", "/no/such/folder/own.duckdb").output().unwrap()).expect(0);
+    // `status` fits a screen, and the answer to the last question is on the last screen.
+    let status = done.stdout.split_once("$ studysync status\n").unwrap().1.split_once("\n\nThree questions").unwrap().0;
+    assert!(status.starts_with("health    Healthy: ") && status.lines().count() <= 24, "{status}");
+    let lines: Vec<&str> = done.stdout.lines().collect();
+    let screen = lines[lines.len() - 24..].join("\n");
+    assert!(screen.contains("month") && screen.contains(" nps ") && !screen.contains("unknown"), "{screen}");
     let end = done.stdout.split_once("To explore the data, paste:").unwrap().1;
     let lines: Vec<&str> = end.lines().filter(|line| line.starts_with("  ")).collect();
     assert_eq!(lines.len(), 3, "{end}");
@@ -360,7 +373,8 @@ fn an_error_states_the_cause_first_and_repeats_nothing() {
     assert_eq!(error.matches("refused").count(), 1, "{error}");
     assert!(done.stderr.contains("\nhint: ") && !done.stderr.contains('\u{1b}'), "{}", done.stderr);
     let missing = nobody.run(&["sync", "--api-key-file", "/no/such/key.txt"]).expect(2);
-    assert!(missing.stderr.starts_with("error: cannot read the key file /no/such/key.txt: "), "{}", missing.stderr);
+    let error = missing.stderr.lines().find(|line| line.starts_with("error: ")).unwrap();
+    assert!(error.starts_with("error: cannot read the key file /no/such/key.txt: "), "{}", missing.stderr);
 }
 
 #[test]

@@ -94,7 +94,7 @@ fn the_waits_of_an_earlier_run_do_not_lower_the_planned_speed() {
     let time = |part: &str| report["time_ms"][part].as_u64().unwrap();
     assert!(report["requests"]["by_status"]["429"] == 3 && time("told_to_wait") >= 5_900, "{report}");
     let status = place.run(&["status"]).expect(0).stdout;
-    assert!(status.contains("\nlearned rate: none\n") && !status.contains("no limit"), "{status}");
+    assert!(!status.contains("learned rate"), "{status}");
     let plan = planned(&place, &["--from", &days_ago(122)]);
     assert_eq!(plan["speed_from"], "earlier_limited_run", "{plan}");
     let answered = report["requests"]["total"].as_u64().unwrap() - 3;

@@ -148,7 +148,7 @@ fn p1_slow_a_frozen_stream_holds_drifted_windows_until_unfrozen() {
         let again = place.report(&["sync"], 1);
         assert!(again["failures"][0]["error"].as_str().unwrap().contains(&unknown), "{again}");
         assert_eq!(asked_for(&service, stream), 0);
-        assert!(place.run(&["status"]).expect(0).stdout.contains("NOT APPLIED"));
+        assert!(place.run(&["status"]).expect(0).words().contains("NOT APPLIED"));
         // With another mode, the run resumes with the archived pages.
         let place = with_mode(place, &[], "evolve");
         service.clear_log();

@@ -335,6 +335,11 @@ impl Done {
             .unwrap_or_else(|error| panic!("{error}: stdout {:?}, stderr {}", self.stdout, self.stderr))
     }
 
+    /// Standard output with one blank between words, because long lines are wrapped.
+    pub fn words(&self) -> String {
+        self.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
     /// Asserts the exit code.
     pub fn expect(self, code: i32) -> Done {
         assert_eq!(self.code, code, "stdout: {}\nstderr: {}", self.stdout, self.stderr);

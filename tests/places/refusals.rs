@@ -139,7 +139,11 @@ fn a_missing_file_is_reported_as_missing() {
     let place = Place::new(&service).without_parquet();
     for command in [&["query", "FROM responses"][..], &["report", "--out", "r.html"]] {
         let done = place.run(command).expect(2);
-        assert_says(&done, &["no warehouse at", "warehouse.duckdb", "studysync sync"], &["backup", "writable"]);
+        assert_says(
+            &done,
+            &["no warehouse at", "warehouse.duckdb", "studysync sync", "studysync replay"],
+            &["backup", "writable"],
+        );
     }
     let done = place.run_on_parquet(&["query", "FROM responses"]).expect(2);
     assert_says(&done, &["no warehouse at", "parquet"], &["backup"]);

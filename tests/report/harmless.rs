@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use studysync_sandbox::ListName;
 
 use super::{KINDS, page::Page, report, rich};
-use crate::harness::{NOW_MS, Place, Service, days_ago, small};
+use crate::harness::{DAY_MS, NOW_MS, Place, Service, days_ago, small};
 
 /// The only elements that a page may have.
 const ELEMENTS: &[&str] = &[
@@ -50,6 +50,9 @@ const ELEMENTS: &[&str] = &[
     "details",
     "summary",
     "svg",
+    "fieldset",
+    "input",
+    "br",
     "desc",
     "rect",
     "path",
@@ -240,6 +243,13 @@ fn p8_hostile_texts_are_escaped_and_omissions_are_stated() {
     let done = place.run(&["backfill", "--from", &days_ago(30), "--to", &NOW_MS.to_string()]);
     assert!(done.code == 0 || done.code == 3, "{}", done.stderr);
     for (kind, run) in KINDS {
+        let from = (NOW_MS - 30 * DAY_MS).to_string();
+        let all =
+            ["--survey", "1", "--verbatims", "5", "--by", "attribute:'; DROP", "--title", ATTACK, "--from", &from];
+        let page = report(&place, run, &all);
+        assert_is_harmless(&page, kind);
+        assert_is_accessible(&page);
+        assert!(page.section("surveys").contains("The newest 5 answers"), "{kind}");
         let page = report(&place, run, &[]);
         assert_is_harmless(&page, kind);
         assert_is_accessible(&page);

@@ -1,6 +1,7 @@
 //! The report through the real binary, parsed as a browser parses it: its numbers equal the views, its texts are
 //! escaped, and it needs no other file.
 
+mod analysts;
 mod changes;
 mod harmless;
 mod page;

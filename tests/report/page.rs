@@ -88,7 +88,7 @@ impl Page {
             of_row.map(|(_, cell)| cell.text.trim().to_owned()).collect()
         };
         let rows = cells.iter().filter(|(_, element)| element.name == "tr").map(|(at, _)| row(*at)).collect();
-        let heads = inside("thead").into_iter().filter(|(_, element)| element.name == "th");
+        let heads = inside("thead").into_iter().filter(|(_, element)| ["th", "td"].contains(&element.name.as_str()));
         Table { at, rows, heads: heads.map(|(_, head)| head.text.trim().to_owned()).collect() }
     }
 }

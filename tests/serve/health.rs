@@ -8,8 +8,8 @@ use std::{
 
 use serde_json::Value;
 
-use super::{Serving, place_for};
-use crate::harness::{ALL_FLAGS, Place, Service, small};
+use super::{Poster, Serving, place_for, until};
+use crate::harness::{ALL_FLAGS, KEY_VARIABLE, Place, Service, small};
 
 /// Starts a server that gives each of these answers to one request, and returns its port.
 fn answering(answers: &'static [&'static str]) -> u16 {
@@ -36,6 +36,14 @@ fn health_queries_a_running_serve() {
     let healthy = place.run(&["health", "--listen", &address]).expect(0);
     let answer: Value = serde_json::from_str(&healthy.stdout).unwrap();
     assert_eq!(answer["status"], "ok", "{answer}");
+    let text = place.run(&["health", "--listen", &address, "--format", "text"]).expect(0).stdout;
+    assert!(
+        text.starts_with("health    ok\n") && text.contains("\nlag       responses nothing is complete; "),
+        "{text}"
+    );
+    assert!(text.contains("\nnote      no run has ended yet\n") && !text.contains('{'), "{text}");
+    let ready = place.run(&["health", "--ready", "--listen", &address, "--format", "text"]).expect(0).stdout;
+    assert_eq!(ready, "health    ok\n");
     serving.stop();
     let gone = place.run(&["health", "--listen", &address]).expect(1);
     assert!(gone.stderr.contains(&format!("no answer from {address}")), "{}", gone.stderr);
@@ -68,4 +76,62 @@ fn health_needs_only_an_address() {
     assert_eq!(nobody.status.code(), Some(1), "{}", String::from_utf8_lossy(&nobody.stderr));
     let no_port = place.bare(&["health", "--listen", "127.0.0.1:0"]).output().unwrap();
     assert_eq!(no_port.status.code(), Some(2), "{}", String::from_utf8_lossy(&no_port.stderr));
+}
+
+/// Starts `serve` with its log in a file, and returns the path of the log.
+fn logged(place: &Place, key: &str) -> (Serving, std::path::PathBuf) {
+    let path = place.path("serve.log");
+    let mut command = place.command(&["serve"]);
+    command.env(KEY_VARIABLE, key);
+    (Serving::logging_to(command, &path), path)
+}
+
+#[test]
+fn serve_tests_the_key_before_the_first_run() {
+    let service = Service::start(small(60, 3));
+    let place = place_for(&service, "schedule = \"0 2 * * *\"\nwebhook = \"off\"\n");
+    let (serving, log) = logged(&place, "another-key");
+    until("the refused key is in the health", || serving.get("/healthz").0 == 503);
+    let health = serving.health();
+    assert_eq!((&health["reasons"][0]["code"], &health["last_run"]), (&Value::from("key_refused"), &Value::Null));
+    assert!(service.log().iter().all(|entry| entry.status == 403), "no run began: {:?}", service.log());
+    let text = place.run(&["health", "--listen", &serving.address.to_string(), "--format", "text"]).expect(1).stdout;
+    assert!(
+        text.starts_with("health    FAILING\nfailing   the service refused the key")
+            && text.contains("\n          hint: "),
+        "{text}"
+    );
+    assert_eq!(serving.stop(), 0);
+    let said = std::fs::read_to_string(log).unwrap();
+    assert!(said.contains("ERROR runs will fail why=\"the service refused the key"), "{said}");
+
+    service.clear_log();
+    let (serving, log) = logged(&place, crate::harness::KEY);
+    until("the key is accepted", || std::fs::read_to_string(&log).unwrap().contains("the service accepts the key"));
+    assert_eq!(service.log().len(), 1, "one row is requested");
+    let said = std::fs::read_to_string(&log).unwrap();
+    let page = format!("status_page=\"http://{}/\" webhooks=\"off\" schedule=\"0 2 * * *\"", serving.address);
+    assert!(said.contains(&page), "{said}");
+    assert_eq!(serving.stop(), 0);
+}
+
+#[test]
+fn serve_logs_runs_and_one_line_for_many_refusals() {
+    let service = Service::start(small(60, 3));
+    let place = place_for(&service, "schedule = \"* * * * *\"\n");
+    let (serving, log) = logged(&place, crate::harness::KEY);
+    for _ in 0..20 {
+        assert_eq!(Poster::connect(serving.address).unwrap().post("wrong", b"{}").unwrap(), 401);
+    }
+    let said = || std::fs::read_to_string(&log).unwrap();
+    until("a run ends", || said().contains("the run is done command=\"sync\""));
+    assert_eq!(
+        said().matches("refused deliveries of webhooks reason=\"wrong secret\" count=1\n").count(),
+        1,
+        "{}",
+        said()
+    );
+    assert!(said().contains("INFO starting a run command=\"sync\""), "{}", said());
+    assert_eq!(serving.metric("deliveries_unauthorised_total"), 20);
+    serving.stop();
 }

@@ -55,8 +55,17 @@ impl Serving {
     }
 
     /// Starts `serve` by this command and waits until it listens.
-    pub fn of(mut command: std::process::Command) -> Serving {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+    pub fn of(command: std::process::Command) -> Serving {
+        Serving::spawn(command, Stdio::inherit())
+    }
+
+    /// Starts `serve` by this command with its log in a new file, and waits until it listens.
+    pub fn logging_to(command: std::process::Command, log: &std::path::Path) -> Serving {
+        Serving::spawn(command, std::fs::File::create(log).unwrap().into())
+    }
+
+    fn spawn(mut command: std::process::Command, log: Stdio) -> Serving {
+        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("listening on http://").unwrap_or_else(|| panic!("it said {line:?}"));

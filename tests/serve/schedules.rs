@@ -44,7 +44,8 @@ fn one_run_catches_up_on_missed_runs() {
     assert_eq!((&serve["is_running"], &serve["last_outcome"]), (&Value::from(true), &Value::from("done")), "{serve}");
     let next = serve["next_run"].as_str().unwrap();
     assert!(next.ends_with("T02:00:00Z"), "{next}");
-    assert!(place.run(&["status"]).stdout.contains("serve: running, schedule 0 2 * * * UTC"));
+    let shown = place.run(&["status"]).words();
+    assert!(shown.contains(&format!("next run {next} (`serve` is running, schedule 0 2 * * * UTC)")), "{shown}");
     assert_eq!(serving.stop(), 0);
     // No run is missed any more.
     let serving = Serving::start(&place);

@@ -91,16 +91,19 @@ fn the_page_shows_a_failed_night_in_the_words_of_the_run() {
     let page = serving.get("/").1;
     assert!(page.contains("No run yet") && page.contains("Nothing is under way."), "{page}");
     let report = failed_night(&place);
-    until("the failed night", || serving.get("/").1.contains("<title>Failing: studysync</title>"));
+    until("the failed night", || serving.get("/").1.contains("<title>Failing: studysync default</title>"));
     let page = serving.get("/").1;
     for words in ["why", "hint"] {
         let words = report[words].as_str().unwrap();
         assert!(page.contains(&escaped(words)), "{words} in {page}");
     }
+    // The reason of a failed run is in the open, below the table of the runs.
+    let below = page.split_once("<h3>Why runs failed</h3>").unwrap().1.split_once("<details>").unwrap().0;
+    assert!(below.contains(&escaped(report["why"].as_str().unwrap())), "{below}");
     let stderr = Done::from(place.command(&["sync"]).env(KEY_VARIABLE, "another").output().unwrap()).expect(4).stderr;
     assert!(stderr.contains(report["hint"].as_str().unwrap()), "the same as on the terminal: {stderr}");
     let done = place.report(&["sync"], 0);
-    until("the run that succeeds", || serving.get("/").1.contains("<title>Healthy: studysync</title>"));
+    until("the run that succeeds", || serving.get("/").1.contains("<title>Healthy: studysync default</title>"));
     let facts: Value = serde_json::from_str(&serving.get("/api/status").1).unwrap();
     assert_eq!(facts["verdict"], "healthy", "{facts:#}");
     let runs = facts["runs"].as_array().unwrap();
@@ -116,6 +119,37 @@ fn the_page_shows_a_failed_night_in_the_words_of_the_run() {
     assert_eq!((states[0], states.contains(&"again")), ("never", true), "{states:?}");
     let page = serving.get("/").1;
     assert!(!page.contains(KEY) && !page.contains(super::SECRET));
+    serving.stop();
+}
+
+#[test]
+fn the_page_names_its_place_and_streams_that_are_on_time() {
+    let service = Service::start(small(120, 4));
+    let place = place_for(&service, "schedule = \"off\"\nwebhook = \"off\"\nwake_secs = 0\n");
+    place.report(&["sync"], 0);
+    let serving = Serving::start(&place);
+    let page = serving.get("/").1;
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    for words in [
+        service.base_url().trim_start_matches("http://"),
+        "environment default",
+        &format!("on host {host}"),
+        "Webhooks are off",
+    ] {
+        assert!(page.contains(words), "{words} in {page}");
+    }
+    let on_time = "<h3>responses</h3><p><strong>On time</strong> (lag ";
+    assert!(page.contains(on_time) && !page.contains(" behind</strong>"), "{page}");
+    let facts: Value = serde_json::from_str(&serving.get("/api/status").1).unwrap();
+    assert_eq!((&facts["environment"], &facts["host"]), (&Value::from("default"), &Value::from(host)), "{facts:#}");
+    assert_eq!(facts["deliveries"]["are_received"], false, "{facts:#}");
+    serving.stop();
+    // With a limit that no stream keeps, the page says how far each is behind.
+    let late = place_for(&service, "schedule = \"off\"\nwebhook = \"off\"\nmax_lag = \"1s\"\n");
+    late.report(&["sync"], 0);
+    let serving = Serving::start(&late);
+    let page = serving.get("/").1;
+    assert!(page.contains(" behind</strong> (1 s allowed)") && page.contains("Failing"), "{page}");
     serving.stop();
 }
 

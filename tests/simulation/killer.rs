@@ -11,7 +11,7 @@ use std::{
 };
 
 use studysync::{
-    archive::read_pages,
+    archive::summarize,
     model::{DurableStep, Failpoints},
 };
 
@@ -97,13 +97,8 @@ fn copy_folder(from: &Path, to: &Path) {
 
 /// Truncates an incomplete spool: removes bytes that the system had not written at a power failure.
 fn tear(root: &Path, share: u64) {
-    // A complete spool was synced before any other file referred to it.
-    let is_open = |path: &PathBuf| {
-        read_pages(path).is_ok_and(|mut pages| {
-            pages.by_ref().for_each(drop);
-            !pages.is_complete()
-        })
-    };
+    // A spool with a commit note was synced before any warehouse or ledger had its scan.
+    let is_open = |path: &PathBuf| summarize(path).is_ok_and(|summary| summary.note.is_none());
     let open: Vec<PathBuf> = spools(root).into_iter().filter(is_open).collect();
     if open.is_empty() {
         return;

@@ -18,7 +18,7 @@ use studysync::{
     model::{DAY_MS, Flag, FlagSet, HOUR_MS, MINUTE_MS, Rng, WarehouseKind, WarehousePaths, Window},
     pipeline::{PeopleSelection, PipelineError, Progress, Request, Run, RunReport, System},
 };
-use studysync_sandbox::{ListName, Order};
+use studysync_sandbox::{Faults, ListName, Order};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -161,6 +161,12 @@ impl Play<'_> {
     fn set_weather(&mut self, weather: &Weather) {
         self.is_calm = weather.unconnected_percent == 0 && weather.faults == self.script.service.faults;
         self.service.set_weather(weather);
+    }
+
+    /// Returns whether the service answers 404 for a list that had rows and has none now. A key that may no longer read
+    /// the list receives the same answer, so the program fails and deletes nothing (promise P4).
+    fn looks_like_a_lost_permission(&self) -> bool {
+        self.service.control().faults().not_found_when_empty && self.service.truth(ListName::Responses).is_empty()
     }
 
     /// Asserts that the same backfill again sends no request (promise P6).
@@ -355,7 +361,7 @@ impl Play<'_> {
 
     /// The assertions after every run.
     fn check_after(&mut self, plan: &RunPlan, ended: &Ended) {
-        ended.check(plan, self.is_calm, &self.root());
+        ended.check(plan, self.is_calm && !self.looks_like_a_lost_permission(), &self.root());
         let real = std::time::Instant::now();
         self.oracle.learn(&self.service);
         self.last_notes = ended.report.as_ref().map(|report| report.notes.clone()).unwrap_or_default();
@@ -396,7 +402,12 @@ impl Play<'_> {
         let due_ms = if self.script.ends_by_tiers { ALL_IS_DUE_MS } else { SHORT_RULE_IS_DUE_MS };
         self.rescan = if self.script.ends_by_tiers { "" } else { SHORT_RULE };
         super::say(|| format!("    calm; {} hours go by; everything is looked at", due_ms / HOUR_MS as u64));
-        self.set_weather(&Weather { faults: self.script.service.faults.clone(), unconnected_percent: 0 });
+        // The service's operator confirms an empty list in the only way there is: the service answers with no rows.
+        let not_found_when_empty =
+            self.script.service.faults.not_found_when_empty && !self.looks_like_a_lost_permission();
+        let faults = Faults { not_found_when_empty, ..self.script.service.faults.clone() };
+        self.service.set_weather(&Weather { faults, unconnected_percent: 0 });
+        self.is_calm = true;
         self.service.control().advance_clock(due_ms);
         let now_ms = self.service.control().now_ms();
         let days = i64::from(self.script.service.days) + 1;

@@ -11,6 +11,8 @@ mod recompute;
 mod scales;
 pub mod search;
 mod segments;
+mod time_zones;
+mod trust;
 mod truth;
 mod versions;
 mod warehouse;
@@ -62,6 +64,7 @@ fn recomputed(truth: &Truth) -> Vec<(String, recompute::Rows)> {
     let mut views: Vec<(String, recompute::Rows)> = [
         ("questions", flows::questions(truth)),
         ("sessions", recompute::sessions(truth)),
+        ("nps_per_question", recompute::nps_per_question(truth)),
         ("likert_distribution", recompute::likert_distribution(truth)),
         ("likert_top_two", recompute::likert_top_two(truth)),
         ("choice_share", recompute::choice_share(truth)),
@@ -112,6 +115,10 @@ fn every_view_equals_a_second_computation_in_any_time_zone() {
         "likert_values",
         "figures",
         "key_collisions",
+        // Tested in `trust.rs`.
+        "untrusted",
+        // Tested in `time_zones.rs`.
+        "time_zone_offsets",
     ];
     let is_row_by_row = |name: &&String| name.starts_with("current_") || elsewhere.contains(&name.as_str());
     for name in warehouse::view_names().iter().filter(|name| !is_row_by_row(name)) {

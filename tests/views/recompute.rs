@@ -50,6 +50,7 @@ pub fn nps(truth: &Truth, cut: NpsCut) -> Rows {
         let period = match cut.period {
             "day" => day,
             "week" => monday_of(day),
+            "all" => NaiveDate::default(),
             _ => first_of_month(day),
         };
         let question = cut.per_question.then_some((answer.survey_id, answer.question_id));
@@ -69,6 +70,17 @@ pub fn nps(truth: &Truth, cut: NpsCut) -> Rows {
         row
     };
     groups.into_iter().map(row).collect()
+}
+
+/// The rows of `nps_per_question`: those of one period with all answers, without the period and with shares.
+pub fn nps_per_question(truth: &Truth) -> Rows {
+    let all = nps(truth, NpsCut { period: "all", per_question: true, latest: false });
+    let row = |row: Vec<Cell>| {
+        let count = |at: usize| row[at].as_ref().unwrap().parse::<f64>().unwrap();
+        let shares = [6, 7, 8].map(|at| cell(count(at) / count(5)));
+        [&row[1..9], &shares, &row[9..]].concat()
+    };
+    all.into_iter().map(row).collect()
 }
 
 fn latest_of_each_visitor<'a>(answers: &[&'a Answer]) -> Vec<&'a Answer> {

@@ -196,7 +196,11 @@ fn segment_figures_equal_a_second_computation() {
             .collect();
         for warehouse in &warehouses {
             let what = |name: &str| format!("{name}, {cut}, {}", warehouse.name);
-            assert_same(&what("segments"), &wanted, &warehouse.query(&format!("FROM answer_segments('{quoted}')")));
+            assert_same(
+                &what("segments"),
+                &wanted,
+                &warehouse.query(&format!("SELECT * EXCLUDE (not_requested) FROM answer_segments('{quoted}')")),
+            );
             for (name, wanted) in [
                 ("nps_by_segment", nps(&truth, &groups)),
                 ("likert_by_segment", likert(&truth, &groups)),
@@ -207,7 +211,9 @@ fn segment_figures_equal_a_second_computation() {
                     let counts = if row[figure].is_some() { &mut with_figure } else { &mut without };
                     *counts.entry(name).or_insert(0) += 1;
                 }
-                assert_same(&what(name), &wanted, &warehouse.query(&format!("FROM {name}('{quoted}')")));
+                let columns = if name == "nps_by_segment" { "* EXCLUDE (not_requested)" } else { "*" };
+                let found = warehouse.query(&format!("SELECT {columns} FROM {name}('{quoted}')"));
+                assert_same(&what(name), &wanted, &found);
             }
         }
     }
@@ -288,4 +294,62 @@ fn a_text_that_is_no_address_has_no_path() {
         }
         assert_eq!(found.len(), PATHS.len());
     }
+}
+
+#[test]
+fn weeks_of_segments_add_up_and_missing_flags_are_named() {
+    let service = Service::start(small(1500, 28));
+    let bare = Place::new(&service).with_config("[streams.responses]\nflags = []\n[streams.users]\nenabled = false\n");
+    bare.report(&["backfill", "--from", &days_ago(28)], 0);
+    for (segment, missing) in [
+        ("browser", "with_meta"),
+        ("url_path", "with_urls"),
+        ("attribute:plan", "with_snapshots"),
+        ("metadata:campaign", "with_custom_metadata"),
+        ("user:plan", "users"),
+    ] {
+        let sql = format!("SELECT DISTINCT segment_value, not_requested FROM nps_by_segment('{segment}')");
+        for warehouse in Warehouse::in_utc(&bare) {
+            let wanted = vec![vec![None, Some(missing.to_owned())]];
+            assert_same(&format!("{segment}, {}", warehouse.name), &wanted, &warehouse.query(&sql));
+        }
+        let said = bare.run(&["query", &sql]).expect(0).stderr;
+        let hint = if missing == "users" { "[streams.users]" } else { missing };
+        assert!(said.starts_with("hint: no ") && said.contains(hint), "{segment}: {said}");
+    }
+    let rates = bare.run(&["query", "FROM response_rates"]).expect(0).stderr;
+    assert!(rates.contains("hint: response_rates is empty because no webhook was received"), "{rates}");
+    let schema =
+        crate::harness::Done::from(bare.bare(&["schema", "--format", "md", "response_rates"]).output().unwrap()).expect(0).stdout;
+    assert!(schema.contains("Without webhooks the view is empty: `studysync serve` receives them."), "{schema}");
+
+    let place = Place::new(&service).with_config(&crate::users::with_people());
+    place.report(&["backfill", "--from", &days_ago(28)], 0);
+    let name = "SELECT name FROM current_user_attributes GROUP BY name ORDER BY count(DISTINCT value_text) BETWEEN 2 AND 9 DESC, count(*) DESC, name";
+    for warehouse in Warehouse::in_utc(&place) {
+        let name = warehouse.text(name).unwrap();
+        let wanted = warehouse.query(&format!(
+            "SELECT nps.response_group_uid, nps.question_id, attribute.value_text FROM current_responses AS nps
+             LEFT JOIN current_user_attributes AS attribute ON attribute.external_user_id = nps.external_user_id AND attribute.name = '{name}'"
+        ));
+        let segments = format!("SELECT * EXCLUDE (not_requested) FROM answer_segments('user:{name}')");
+        assert_same(&format!("user:{name}, {}", warehouse.name), &wanted, &warehouse.query(&segments));
+        assert!(wanted.iter().filter(|row| row[2].is_some()).count() > 50, "{name}");
+        for segment in [format!("user:{name}"), "browser".to_owned()] {
+            let by_segment = warehouse.query(&format!(
+                "SELECT survey_id, question_id, segment_value, responses, promoters, passives, detractors, not_requested
+                 FROM nps_by_segment('{segment}', answers_min := 1)"
+            ));
+            let by_week = warehouse.query(&format!(
+                "SELECT survey_id, question_id, segment_value, sum(responses)::BIGINT, sum(promoters)::BIGINT, sum(passives)::BIGINT,
+                     sum(detractors)::BIGINT, any_value(not_requested)
+                 FROM nps_by_week_and_segment('{segment}', answers_min := 1) GROUP BY survey_id, question_id, segment_value"
+            ));
+            assert_same(&format!("weeks, {segment}, {}", warehouse.name), &by_segment, &by_week);
+        }
+        let weeks = "SELECT week, sum(responses)::BIGINT FROM nps_by_week_and_segment('browser') GROUP BY week";
+        let all = warehouse.query("SELECT week, responses FROM nps_by_week");
+        assert_same(&format!("all weeks, {}", warehouse.name), &all, &warehouse.query(weeks));
+    }
+    assert_eq!(place.run(&["query", "FROM nps_by_segment('browser')"]).expect(0).stderr, "", "nothing is missing");
 }

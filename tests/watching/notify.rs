@@ -277,6 +277,31 @@ fn serve_notifies_about_its_nights() {
 }
 
 #[test]
+fn serve_writes_a_report_by_schedule_and_notifies() {
+    let service = Service::start(small(300, 5));
+    let receiver = Receiver::start();
+    let serve = "[serve]\nlisten = \"127.0.0.1:0\"\nwebhook = \"off\"\nschedule = \"off\"\nreport = \"page.html\"\n";
+    let flags = |flags: &str| format!("{serve}report_schedule = \"* * * * *\"\nreport_flags = [{flags}]\n");
+    let place = place_for(&service, &format!("{}{}", flags("\"--shoes\""), webhook(&receiver, "")));
+    let refused = place.run(&["serve"]).expect(2);
+    assert!(refused.stderr.contains("[serve] report_flags: unexpected argument '--shoes'"), "{}", refused.stderr);
+    let place = place_for(&service, &format!("{}{}", flags("\"--title\", \"Every minute\""), webhook(&receiver, "")));
+    place.report(&["sync"], 0);
+    let serving = crate::serve::Serving::start(&place);
+    let mut posted = Vec::new();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(90);
+    while posted.is_empty() && std::time::Instant::now() < deadline {
+        posted.extend(receiver.take());
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    assert_eq!(events(&posted), ["report"]);
+    let path = place.path("page.html");
+    assert!(posted[0]["text"].as_str().unwrap().contains(&path.display().to_string()), "{}", posted[0]);
+    assert!(std::fs::read_to_string(&path).unwrap().contains("<h1><bdi>Every minute</bdi></h1>"));
+    serving.stop();
+}
+
+#[test]
 fn the_next_command_notifies_about_a_killed_run() {
     let service = Service::start(small(60, 3));
     let receiver = Receiver::start();

@@ -147,7 +147,7 @@ fn sweep(
 
 #[test]
 fn p1_p2_exit_1_a_full_disk_loses_nothing() {
-    fill_disks(&Tried { responses: 300, folders: &["."], sizes: 6, places: 3 });
+    fill_disks(&Tried { responses: 300, folders: &["."], sizes: 12, places: 3 });
 }
 
 #[test]

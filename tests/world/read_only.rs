@@ -43,7 +43,19 @@ fn missing_parent_folders_are_created() {
     for part in PARTS {
         let place = Place::new(&service);
         let deep = format!("deep-{part}/er");
-        run_with(&service, &place, part, &deep).expect(0);
+        let is_warehouse = matches!(part, "warehouse.duckdb" | "parquet");
+        let done = run_with(&service, &place, part, &deep).expect(if is_warehouse { 2 } else { 0 });
+        if is_warehouse {
+            // A flag may be mistyped, so it creates no folder. A setting does.
+            for words in ["there is no folder", &deep, "mkdir -p"] {
+                assert!(done.stderr.contains(words), "{words:?} is missing in: {}", done.stderr);
+            }
+            assert!(!place.path(&format!("deep-{part}")).exists(), "{part}");
+            let name = if part == "parquet" { "STUDYSYNC_WAREHOUSE_PARQUET" } else { "STUDYSYNC_WAREHOUSE_DUCKDB" };
+            let mut command = place.bare(&["sync", "--base-url", &service.base_url()]);
+            command.env(name, place.path(&deep).join("warehouse")).current_dir(place.root());
+            Done::from(command.output().unwrap()).expect(0);
+        }
         assert!(!place.files(&deep).is_empty(), "{part}");
     }
 }

@@ -10,6 +10,8 @@ use crate::harness::{
     Place, Service, assert_each_warehouse_equals, assert_warehouses_equal, days_ago, expected::Expected, small,
 };
 
+use studysync_sandbox::ChangeRequest;
+
 use super::{assert_mended, assert_says, copy_folder, restore};
 
 const DAYS: u32 = 12;
@@ -35,7 +37,7 @@ fn assert_way_out(service: &Service, place: &Place, damaged: &Path, away: &Path,
     let before = fs::read(damaged).ok();
     let done = place.run(&["sync"]);
     assert!(matches!(done.code, 1 | 2), "{damage}: exit code {}: {}", done.code, done.stderr);
-    assert_says(&done, &[away.file_name().unwrap().to_str().unwrap(), "move it away"]);
+    assert_says(&done, &[away.file_name().unwrap().to_str().unwrap(), "move it away and run `studysync replay`"]);
     assert_eq!(fs::read(damaged).ok(), before, "{damage}: the damaged file was changed");
     let aside = tempfile::tempdir().unwrap();
     fs::rename(away, aside.path().join("damaged")).unwrap();
@@ -69,10 +71,42 @@ fn p1_a_deleted_duckdb_file_is_refilled_and_reported() {
     let (service, place, _copy) = filled(|place| place);
     fs::remove_file(place.duckdb()).unwrap();
     let done = place.run(&["sync"]).expect(0);
-    assert!(done.stderr.contains("did not fit the ledger of duckdb"), "{}", done.stderr);
+    let ledger =
+        format!("did not fit the ledger of duckdb at {} (this warehouse is new, or its", place.duckdb().display());
+    assert!(done.stderr.contains(&ledger), "{}", done.stderr);
+    assert!(done.stderr.contains("`studysync replay`, now or after this run"), "{}", done.stderr);
     // From now on the columns about the writing run and its time differ between the two warehouses; the content does
     // not.
     assert_each_warehouse_equals(&place, &Expected::now(&service), "after the file was deleted");
+}
+
+#[test]
+fn p1_a_damaged_warehouse_is_rebuilt_with_its_history_by_replay() {
+    let (service, place, _copy) = filled(Place::without_parquet);
+    service.change(&ChangeRequest { edits: 40, ..ChangeRequest::default() });
+    place.run(&["sync"]).expect(0);
+    let edits = |place: &Place| place.duckdb_tables().count("SELECT count(*) FROM response_history");
+    let before = edits(&place);
+    assert!(before > 0, "no edit was found");
+    let bytes = fs::read(place.duckdb()).unwrap();
+    fs::write(place.duckdb(), &bytes[..bytes.len() / 2]).unwrap();
+    let refused = place.run(&["sync"]);
+    assert!(matches!(refused.code, 1 | 2), "{refused:?}");
+    assert_says(&refused, &["move it away and run `studysync replay`", "without a request and with the history"]);
+    // What the hint says.
+    fs::rename(place.duckdb(), place.path("damaged")).unwrap();
+    service.clear_log();
+    place.run(&["replay"]).expect(0);
+    assert_eq!((service.log(), edits(&place)), (Vec::new(), before), "no request, and every edit");
+}
+
+#[test]
+fn a_lost_state_file_is_named_as_the_cause() {
+    let (_service, place, _copy) = filled(|place| place);
+    fs::remove_dir_all(place.path("state")).unwrap();
+    let done = place.run(&["sync"]).expect(0);
+    assert!(done.stderr.contains("(the state file is new, or was lost)"), "{}", done.stderr);
+    assert!(!done.stderr.contains("studysync replay"), "a replay would not help: {}", done.stderr);
 }
 
 #[test]

@@ -20,9 +20,11 @@
 --   detractors: Those with 0 to 6; NULL in a small segment.
 --   nps: 100 * (promoters - detractors) / responses: -100 to 100; NULL in a small segment.
 --   standard_error: Standard error of nps, in its unit; NULL for a single answer and in a small segment.
+--   not_requested: What no run requested, so that the segments are unknown: with_meta, with_urls, with_snapshots,
+--     with_custom_metadata or users; NULL if it was requested.
 WITH counted AS (
     SELECT
-        answer.survey_id, answer.question_id, cut.segment_value, count(*) AS responses,
+        answer.survey_id, answer.question_id, cut.segment_value, any_value(cut.not_requested) AS not_requested, count(*) AS responses,
         count(*) FILTER (answer.score >= 9) AS promoters,
         count(*) FILTER (answer.score BETWEEN 7 AND 8) AS passives,
         count(*) FILTER (answer.score <= 6) AS detractors
@@ -39,6 +41,7 @@ SELECT
     CASE WHEN responses >= answers_min THEN 100 * (promoters - detractors)::DOUBLE / responses END AS nps,
     CASE WHEN responses >= answers_min THEN
         100 * sqrt(greatest(promoters + detractors - (promoters - detractors)::DOUBLE ** 2 / responses, 0)
-            / nullif(responses - 1, 0) / responses) END AS standard_error
+            / nullif(responses - 1, 0) / responses) END AS standard_error,
+    counted.not_requested
 FROM counted
 LEFT JOIN surveys AS survey ON survey.id = counted.survey_id

@@ -18,7 +18,6 @@ use super::{
     service_profile::describe_measured,
     signals::end_on_signal,
 };
-pub(super) use service::{short_lived_source, store_rate_limits};
 use storage::Finding;
 
 /// Checks whose failure does not prevent measuring the service profile. A list that fails only leaves its own
@@ -37,8 +36,9 @@ const NOT_NEEDED_BY_PROFILE: [&str; 9] =
 /// lists, the meaning of `start` and `end`, how a list ends, rows that share a millisecond at a page boundary, the
 /// largest page that arrives in time, the states of surveys that are listed by default, the unit of the times of users
 /// (it reads at most three users), and the environments of webhooks. It sends at most 60 requests. It shows and stores
-/// each behaviour with its value, its date and how it was measured. Runs use the values, and `status` shows them. The
-/// value `unknown` is no failure: a service with few rows shows few behaviours, and no request provokes an error.
+/// each known behaviour with its value, its date and how it was measured, then names the unknown ones; --json says why
+/// each is unknown. Runs use the stored values, and `status --json` has them. An unknown behaviour is no failure: a
+/// service with few rows shows few behaviours, and no request provokes an error.
 ///
 /// With --notify the command sends a test message to the command and the webhook of `[notify]`.
 ///

@@ -6,20 +6,15 @@ use std::{
     net::TcpListener,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    time::Duration,
 };
-
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock,
     config::{Settings, network_variables, program_folders},
-    model::TimeAccount,
     notify::{TestResult, send_test},
-    pipeline::{self, ClockComparison, PipelineError},
+    pipeline::{self, ClockComparison, PipelineError, short_lived_source, store_rate_limits},
     serve::{ConnectionLimit, check_schedule, check_status_page},
     source::{SettingsError, Source, SourceError},
-    state::State,
 };
 
 use super::{
@@ -28,14 +23,8 @@ use super::{
     storage::writable,
 };
 
-/// The longest `Retry-After` that the command waits for. It is short, because a person waits for the result.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// Rows of the sample that is compared with the service's clock.
 const CLOCK_ROWS: u32 = 10;
-/// Attempts per request.
-const ATTEMPTS_MAX: u32 = 2;
-/// Longest time limit of a request.
-const TIMEOUT_MAX: Duration = Duration::from_secs(20);
 /// The largest difference of the clocks that is not shown, in milliseconds.
 const SKEW_MS_MAX: i64 = 60_000;
 
@@ -52,46 +41,6 @@ pub(super) async fn findings(settings: &Settings, context: &Context) -> Vec<Find
     let findings = probe(&source, settings, base_url).await;
     store_rate_limits(&source, settings);
     findings
-}
-
-/// Returns a client for a command that a person waits for, with few attempts and short waits. The client obeys the rate
-/// limits that earlier runs stored. `requests_max` is the maximum number of requests; `None` uses the configured one.
-pub(in super::super) fn short_lived_source(
-    settings: &Settings,
-    requests_max: Option<u64>,
-) -> Result<Source, PipelineError> {
-    let mut source = pipeline::source_settings(settings)?;
-    source.requests_max = requests_max.or(source.requests_max);
-    (source.attempts_max, source.timeout) = (ATTEMPTS_MAX, source.timeout.min(TIMEOUT_MAX));
-    source.patience = source.patience.min(PATIENCE);
-    let learned = match stored_state(settings)? {
-        Some(state) => pipeline::recall(&state, &mut source, settings.throttle.ignores_stored_retry_after)?,
-        None => None,
-    };
-    Source::new(source, learned, TimeAccount::default(), CancellationToken::new()).map_err(PipelineError::Source)
-}
-
-/// Opens the checkpoints of this service, read-only; `None` if there are none, or if the file cannot be read. Another
-/// check reports a file that cannot be read.
-fn stored_state(settings: &Settings) -> Result<Option<State>, PipelineError> {
-    let identity = pipeline::identity(settings)?;
-    let state = State::open_read_only(&settings.state_path).ok().flatten();
-    Ok(state.filter(|state| state.belongs_to(&identity.base_url, &identity.environment).unwrap_or(false)))
-}
-
-/// Stores the `Retry-After` that the service sent, for the next command. With `--ignore-rate-limit`, ends a stored wait
-/// if the service accepted requests. A failure is only logged, because the next command can learn the rate limit from
-/// the service. Does nothing without checkpoints.
-pub(in super::super) fn store_rate_limits(source: &Source, settings: &Settings) {
-    let is_new = source.retry_after_until_ms().is_some() || settings.throttle.ignores_stored_retry_after;
-    if !is_new || !matches!(stored_state(settings), Ok(Some(_))) {
-        return;
-    }
-    let Ok(identity) = pipeline::identity(settings) else { return };
-    let state = State::open(&settings.state_path, &identity.base_url, &identity.environment);
-    if let Err(error) = state.and_then(|state| pipeline::remember(&state, source, clock::now_ms())) {
-        tracing::warn!(why = pipeline::chain(&error), "cannot store the rate limits that the service reported");
-    }
 }
 
 /// Sends the requests that check the service, the key, the clocks and each configured list.

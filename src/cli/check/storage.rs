@@ -20,7 +20,7 @@ use crate::{
 
 use super::super::{
     CommandError,
-    printer::{styled_error, styled_hint},
+    terminal::{styled_error, styled_hint},
 };
 
 /// Checks the state file, its folder, and the folder of erasures. A missing file is not created, because a new file

@@ -11,13 +11,12 @@ use clap::Args;
 
 use crate::{
     erase::{DELAY_SECONDS_MAX, Erase, EraseError, EraseRequest, read_people},
-    model::IdentifierKind,
     pipeline::{System, flush_deliveries, until_stopped},
 };
 
 use super::{
     CommandError, Context,
-    flags::{LimitArgs, LocationArgs},
+    flags::{LimitArgs, LocationArgs, PeopleArgs},
     printer::write_stderr,
     signals::SignalHandler,
 };
@@ -68,17 +67,8 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
   studysync erase --email zoe@example.com --dry-run
   studysync erase --file people.txt --yes --json")]
 pub(super) struct EraseArgs {
-    /// Your own id of a person; repeatable
-    #[arg(long = "user-id", value_name = "ID", help_heading = "Who")]
-    user_ids: Vec<String>,
-
-    /// A mail address; repeatable
-    #[arg(long = "email", value_name = "ADDRESS", help_heading = "Who")]
-    emails: Vec<String>,
-
-    /// A visitor's UUID, or the visitor's number in responses; repeatable
-    #[arg(long = "visitor-id", value_name = "ID", help_heading = "Who")]
-    visitor_ids: Vec<String>,
+    #[command(flatten)]
+    people: PeopleArgs,
 
     /// A file of people, one per line: `user-id ID`, `email ADDRESS` or `visitor-id ID`
     #[arg(long, value_name = "PATH", help_heading = "Who")]
@@ -179,12 +169,7 @@ fn request(args: &EraseArgs) -> Result<EraseRequest, CommandError> {
         redact_mentions: args.redact_mentions,
         ..EraseRequest::default()
     };
-    let named = (args.user_ids.iter().map(|id| (IdentifierKind::UserId, id)))
-        .chain(args.emails.iter().map(|email| (IdentifierKind::Email, email)))
-        .chain(args.visitor_ids.iter().map(|id| (IdentifierKind::VisitorUuid, id)));
-    for (kind, text) in named {
-        request.add_person(kind, text).map_err(CommandError::NotErased)?;
-    }
+    args.people.add_to(&mut request).map_err(CommandError::NotErased)?;
     if let Some(path) = &args.file {
         let failed = CommandError::failed(format!("cannot read {}", path.display()));
         let bytes = std::fs::metadata(path).map_err(&failed)?.len();

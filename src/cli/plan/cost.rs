@@ -6,7 +6,9 @@ use crate::{
     clock,
     config::Settings,
     model::{StoredReport, TimeParts},
-    pipeline::{self, LEARNED_RATE, Sample, ScopeBacklog, people_due, refresh_intervals},
+    pipeline::{
+        self, LEARNED_RATE, Sample, ScopeBacklog, people_due, refresh_intervals, short_lived_source, store_rate_limits,
+    },
     plan::{Estimate, minutes},
     source::LearnedRate,
     state::{State, StateError},
@@ -14,7 +16,6 @@ use crate::{
 
 use super::super::{
     CommandError, Context,
-    check::{short_lived_source, store_rate_limits},
     signals::{end_on_signal, on_runtime},
 };
 

@@ -38,12 +38,12 @@ use describe::{Plan, PlannedStream, RateLimitWait};
   studysync plan
   studysync plan --from 2024-01-01 --days")]
 pub(super) struct PlanArgs {
-    /// Plan a backfill from this moment on: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds
-    #[arg(long, value_name = "DATE", value_parser = parse_moment)]
+    /// Plan a backfill from this moment on: 2026-01-31, 2026-01, 2026, 7d, 6mo, 3y, yesterday or RFC 3339
+    #[arg(long, alias = "since", value_name = "DATE", value_parser = parse_moment)]
     from: Option<i64>,
 
     /// End of the backfill, exclusive [default: now]
-    #[arg(long, value_name = "DATE", value_parser = parse_moment, requires = "from")]
+    #[arg(long, alias = "until", value_name = "DATE", value_parser = parse_moment, requires = "from")]
     to: Option<i64>,
 
     /// List every window
@@ -63,6 +63,21 @@ pub(super) struct PlanArgs {
 
     #[command(flatten)]
     selection: SelectionArgs,
+}
+
+/// The flags that `plan` shares with the run that it plans.
+pub(super) struct RunSelection {
+    pub json: bool,
+    pub locations: LocationArgs,
+    pub selection: SelectionArgs,
+}
+
+impl PlanArgs {
+    /// Returns the plan of a run: `sync`, or with `from` a backfill.
+    pub fn of_run(from: Option<i64>, to: Option<i64>, run: RunSelection) -> PlanArgs {
+        let RunSelection { json, locations, selection } = run;
+        PlanArgs { from, to, days: false, probe: false, json, locations, selection }
+    }
 }
 
 pub(super) fn run(args: &PlanArgs, context: Context) -> Result<u8, CommandError> {
@@ -103,6 +118,9 @@ impl StoredValues {
 /// Estimates the run that the arguments describe. With --probe, requests a sample of each due scope first.
 fn plan(args: &PlanArgs, settings: &Settings, context: &Context) -> Result<Plan, CommandError> {
     let state = State::open_read_only(&settings.state_path)?;
+    if state.is_none() {
+        settings.require_configuration()?;
+    }
     // Without an address in the settings, the service of the state file is planned for, and its owner is not checked.
     if let (Some(state), Ok(identity)) = (&state, pipeline::identity(settings)) {
         state.check_owner(&identity.base_url, &identity.environment)?;

@@ -1,6 +1,7 @@
 //! `studysync query`: runs read-only SQL over the warehouse. `table` and `formats` write the rows.
 
 mod formats;
+mod hints;
 mod moments;
 mod table;
 
@@ -23,7 +24,7 @@ use crate::{
 
 use super::{
     CommandError, Context,
-    flags::LocationArgs,
+    flags::{LocationArgs, TimeZoneArgs},
     printer::{WriteError, write_stderr, write_to},
     warehouse::open_reader,
 };
@@ -90,6 +91,9 @@ pub(super) struct QueryArgs {
 
     #[command(flatten)]
     locations: LocationArgs,
+
+    #[command(flatten)]
+    time_zone: TimeZoneArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -183,7 +187,7 @@ fn limit_memory(engine_bytes: u64) {
 /// Runs the statements and writes their rows. All statements are checked before the first one runs, if there are
 /// several.
 pub(super) fn run(args: &QueryArgs, context: Context) -> Result<u8, CommandError> {
-    let settings = args.locations.settings(&context).build()?;
+    let settings = args.locations.settings(&context).time_zone(&args.time_zone).build()?;
     settings.require_warehouse()?;
     let is_terminal = args.out.is_none() && context.printer.is_terminal();
     let format = format_of(args)?;
@@ -209,6 +213,7 @@ pub(super) fn run(args: &QueryArgs, context: Context) -> Result<u8, CommandError
         write_stderr(&format!("two columns have the name {name}: one is written as {new_name}\n"));
     }
     let rows_max = args.rows.unwrap_or(if format.is_for_people() { ROWS_DEFAULT } else { usize::MAX });
+    let mut rows_of = Vec::new();
     let is_truncated = write_to(args.out.as_deref(), Access::Private, &context.printer, |out| {
         let mut is_truncated = false;
         for (at, query) in queries.iter().enumerate() {
@@ -220,11 +225,17 @@ pub(super) fn run(args: &QueryArgs, context: Context) -> Result<u8, CommandError
             let streamed = reader.stream_planned(query, rows_max, write)?;
             writer.finish(out)?;
             is_truncated |= streamed.truncated;
+            rows_of.push(streamed.rows);
         }
         Ok(is_truncated)
     })?;
     if is_truncated {
         write_stderr(&format!("only the first {rows_max} rows are shown; --rows N shows more\n"));
+    }
+    for (statement, rows) in statements.iter().zip(rows_of) {
+        for hint in hints::hints(&mut reader, statement, rows) {
+            write_stderr(&format!("hint: {hint}\n"));
+        }
     }
     Ok(0)
 }

@@ -15,7 +15,7 @@ use comfy_table::{ColumnConstraint, ContentArrangement, Width, presets};
 
 use crate::model::is_display_control;
 
-use super::{super::wrapping::terminal_width, formats::RowWriter, moments};
+use super::{super::terminal::terminal_width, formats::RowWriter, moments};
 
 /// Maximum characters of a value. A longer value is cut, because a text can have megabytes.
 const CELL_CHARS_MAX: usize = 200;

@@ -1,131 +1,225 @@
-//! The status as text.
+//! The status as text that fits a terminal of 80 columns and 24 lines: health, lag, runs, coverage, and what waits.
+//! Long lists are shortened; the JSON has all of them.
+
+use serde::Serialize;
 
 use crate::{
     model::{format_duration, format_second},
     pipeline::{RunReason, drift_lines},
+    report::format::grouped,
     sync_status::{
-        IntervalState, LagCheck, ProofStatus, ScanStatus, ScopeStatus, ServeStatus, Status, UsersStatus, WaitingErasure,
+        BEHIND, Health, HealthSummary, LagCheck, RunStatus, ScanStatus, ScopeStatus, Status, TimeRange, UsersStatus,
+        WaitingErasure,
     },
 };
 
 use super::super::{
     printer::{counted, outcome_words},
-    service_profile::describe_known,
+    terminal::wrapped,
 };
 
 /// The smallest difference of the clocks that is shown, in milliseconds.
 const SKEW_MS_MIN: i64 = 2000;
+/// Maximum reasons of the health.
+const REASONS_MAX: usize = 2;
+/// Maximum letters of a reason or a hint.
+const LETTERS_MAX: usize = 280;
+/// Maximum runs.
+const RUNS_MAX: usize = 4;
+/// Maximum scopes of single surveys with a line of coverage.
+const SCOPES_MAX: usize = 3;
+/// Maximum lines of drift.
+const DRIFT_LINES_MAX: usize = 3;
+/// The indent of the texts beside the labels.
+const INDENT: &str = "          ";
+/// The indent of the reason and the hint of a run.
+const RUN_INDENT: &str = "            ";
 
-/// Returns the whole status as text.
-pub(super) fn describe(status: &Status) -> String {
+/// What the command shows. Serialized, it is the JSON of `status --json`.
+#[derive(Serialize)]
+pub(super) struct Screen {
+    #[serde(flatten)]
+    pub status: Status,
+    #[serde(flatten)]
+    pub health: Health,
+}
+
+/// Returns the status as text.
+pub(super) fn describe(screen: &Screen) -> String {
+    let Screen { status, health } = screen;
     let mut text = status.lag.as_ref().map(LagCheck::describe).unwrap_or_default();
-    text.push_str(&service_line(status));
-    if let Some(holder) = &status.running {
-        text.push_str(&format!("running now: {holder}\n"));
-    }
-    if status.scopes.is_empty() {
-        text.push_str("\nNothing is proven complete yet.\n");
-    }
-    text.extend(status.scopes.iter().map(describe_scope));
-    text.push_str(&status.users.as_ref().map(describe_users).unwrap_or_default());
-    text.push_str(&describe_erasures(&status.erasures_waiting));
+    text.push_str(&describe_health(status, health));
+    text.push_str(&labelled("service", &service(status)));
+    text.push_str(&labelled("lag", &lags(status)));
+    text.push_str(&status.running.as_ref().map(|holder| labelled("running", holder)).unwrap_or_default());
+    text.push_str(&describe_runs(status, health));
+    text.push_str(&labelled("next run", &next_run(status)));
+    text.push_str(&describe_coverage(status));
     text.push_str(&describe_unfinished(&status.unfinished_scans));
-    text.push_str(&describe_runs(status));
-    if let Some(serve) = &status.serve {
-        text.push_str(&describe_serve(serve));
-    }
+    text.push_str(&describe_waiting(status));
     text.push_str(&describe_drift(status));
-    text.push_str(&describe_limits(status));
-    text.push_str(&describe_known(&status.behaviours));
+    text.push_str(&describe_clock(status));
     text
 }
 
-/// Returns the streams that lag too far, and the proofs of a range as text.
-pub(super) fn describe_range(status: &Status) -> String {
-    let lag = status.lag.as_ref().map(LagCheck::describe).unwrap_or_default();
-    lag + &service_line(status) + &describe_proofs(&status.proofs)
-}
-
-fn service_line(status: &Status) -> String {
+/// Returns the address and the environment of the service.
+pub(super) fn service(status: &Status) -> String {
     let known = |value: &Option<String>| value.clone().unwrap_or_else(|| "?".to_owned());
-    format!("{} ({})\n", known(&status.base_url), known(&status.environment))
+    format!("{} ({})", known(&status.base_url), known(&status.environment))
 }
 
-/// Returns the rows, the lag and the ranges of a stream as text.
-fn describe_scope(scope: &ScopeStatus) -> String {
-    let unknown = || "rows unknown (the warehouse cannot be read now)".to_owned();
-    let rows = scope.rows.map_or_else(unknown, |rows| format!("{rows} rows"));
-    let name = scope.scope;
-    let lag = scope.lag_secs.map_or("unknown".to_owned(), |secs| format_duration(secs.unsigned_abs()));
-    let mut text = format!("\n{name}: {rows}, lag {lag}, oldest scan {}\n", scope.oldest_scan);
-    for range in &scope.complete {
-        let since = range.complete_since.as_ref().map(|since| format!("   since {since}")).unwrap_or_default();
-        text.push_str(&format!("  complete  {} .. {}{since}\n", range.start, range.end));
+/// Returns a label and its text, wrapped.
+fn labelled(label: &str, text: &str) -> String {
+    wrapped(&format!("{label:<9} {text}"), "", INDENT)
+}
+
+/// Returns a text without control characters, shortened to [`LETTERS_MAX`].
+fn shortened(text: &str) -> String {
+    let mut letters = text.chars();
+    let shown: String = letters.by_ref().take(LETTERS_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if letters.next().is_some() { format!("{shown}... (--json has all)") } else { shown }
+}
+
+/// Returns the health in one word, and its reasons with their hints. With `--max-lag`, the streams that lag too far are
+/// listed before.
+fn describe_health(status: &Status, health: &Health) -> String {
+    let is_behind = status.lag.as_ref().is_some_and(|lag| !lag.is_within_limit());
+    let word = match health.summary() {
+        _ if is_behind => HealthSummary::Failing.to_string().to_uppercase(),
+        HealthSummary::Failing => HealthSummary::Failing.to_string().to_uppercase(),
+        summary => summary.to_string(),
+    };
+    let is_listed = |code: &str| status.lag.is_some() && code == BEHIND;
+    let reasons: Vec<_> = health.reasons.iter().filter(|reason| !is_listed(reason.code)).collect();
+    let mut lines: Vec<String> = Vec::new();
+    if is_behind {
+        lines.push("a stream is further behind than --max-lag allows".to_owned());
     }
-    for range in &scope.missing {
-        text.push_str(&format!("  MISSING   {} .. {}\n", range.start, range.end));
+    for reason in reasons.iter().take(REASONS_MAX) {
+        lines.push(reason.text.clone());
+        lines.extend(reason.hint.as_ref().map(|hint| format!("hint: {hint}")));
     }
-    for range in &scope.in_doubt {
-        text.push_str(&format!(
-            "  RECHECK   {} .. {} (every run scans it again; the notes of the run say why)\n",
-            range.start, range.end
+    if reasons.len() > REASONS_MAX {
+        lines.push(format!(
+            "and {} (--json lists all)",
+            counted(reasons.len() as u64 - REASONS_MAX as u64, "more reason")
         ));
     }
-    text
+    let first =
+        if lines.is_empty() { "runs succeed, and no stream is too far behind".to_owned() } else { lines.remove(0) };
+    let rest = lines.iter().map(|line| wrapped(&shortened(line), INDENT, INDENT));
+    labelled("health", &shortened(&format!("{word}: {first}"))) + &rest.collect::<String>()
 }
 
-fn describe_unfinished(scans: &[ScanStatus]) -> String {
-    if scans.is_empty() {
-        return String::new();
+/// Returns the lag of each stream.
+fn lags(status: &Status) -> String {
+    if status.stream_lags.iter().all(|stream| stream.lag_secs.is_none()) {
+        return "nothing is complete yet".to_owned();
     }
-    let line = |scan: &ScanStatus| {
-        format!("  {} {}: {} pages, {} records\n", scan.stream, scan.window, scan.pages, scan.records)
-    };
-    "\nunfinished scans (the next run resumes them):\n".to_owned() + &scans.iter().map(line).collect::<String>()
+    let lag = |secs: i64| format_duration(secs.unsigned_abs());
+    let lags = status
+        .stream_lags
+        .iter()
+        .map(|stream| format!("{} {}", stream.stream, stream.lag_secs.map_or("nothing is complete".to_owned(), lag)));
+    let mut lags: Vec<String> = lags.collect();
+    lags.sort();
+    lags.join("; ")
 }
 
-/// Returns the runs as text, newest first. A hint stands under its run, unless the same command ran again later, or the
-/// run that held the lease has ended.
-fn describe_runs(status: &Status) -> String {
-    let runs = &status.runs;
-    if runs.is_empty() {
-        return String::new();
+/// Returns when the next scheduled run starts, if this program knows it.
+fn next_run(status: &Status) -> String {
+    match &status.serve {
+        None => "not known: cron or another scheduler starts runs, not `serve`".to_owned(),
+        Some(serve) if !serve.is_running => {
+            format!("`serve` is NOT RUNNING, so its schedule {} starts none", serve.schedule)
+        }
+        Some(serve) => {
+            let next = serve.next_run.as_deref().unwrap_or("none is planned");
+            format!("{next} (`serve` is running, schedule {})", serve.schedule)
+        }
     }
-    let mut text = "\nlast runs:\n".to_owned();
-    for (at, run) in runs.iter().enumerate() {
-        let took = run.secs.map(|secs| format!(" in {secs:.1} s")).unwrap_or_default();
-        text.push_str(&format!("  {}  {:<8} {}{took}\n", run.started, run.command, outcome_words(&run.outcome)));
-        text.push_str(&run.why.as_ref().map(|why| format!("    {why}\n")).unwrap_or_default());
-        let is_newest = runs[..at].iter().all(|newer| newer.command != run.command);
-        let is_over = run.reason == Some(RunReason::LeaseHeld) && status.running.is_none();
-        let hint = run.hint.as_ref().filter(|_| is_newest && !is_over);
-        text.push_str(&hint.map(|hint| format!("    hint: {hint}\n")).unwrap_or_default());
-    }
-    text
 }
 
-fn describe_drift(status: &Status) -> String {
-    let lines = drift_lines(&status.drift, status.drift_unlisted);
-    let heading = if lines.is_empty() { "" } else { "\nunknown to this version, in the last run:\n" };
-    heading.to_owned() + &lines.iter().map(|line| format!("  {line}\n")).collect::<String>()
-}
-
-/// Returns the rate limit and the difference of the clocks as text.
-fn describe_limits(status: &Status) -> String {
+/// Returns the newest runs, newest first. The reason and the hint stand under their run, unless the health has them, or
+/// the same command ran again later. A hint is left out if the run that held the lease has ended.
+fn describe_runs(status: &Status, health: &Health) -> String {
+    let runs = &status.runs[..status.runs.len().min(RUNS_MAX)];
     let mut text = String::new();
-    if let Some(until) = status.rate_limited_until_ms.map(format_second) {
-        text.push_str(&format!("\nrate limited: no request before {until} (--ignore-rate-limit sends requests now)\n"));
-    }
-    match status.learned_requests_per_sec {
-        Some(rate) => text.push_str(&format!("\nlearned rate: {rate:.1} requests per second\n")),
-        None => text.push_str("\nlearned rate: none\n"),
-    }
-    if let Some(skew_ms) = status.clock.skew_ms.filter(|skew_ms| skew_ms.abs() >= SKEW_MS_MIN) {
-        let (secs, relation) = (skew_ms.abs() as f64 / 1000.0, if skew_ms > 0 { "ahead of" } else { "behind" });
-        let doubt = if status.clock.is_in_doubt { ", and may be wrong: lags are by this machine's clock" } else { "" };
-        text.push_str(&format!("the service's clock is {secs:.1} s {relation} this machine's{doubt}\n"));
+    let reasons = health.reasons.iter().take(REASONS_MAX);
+    let reasons: Vec<&str> = reasons.map(|reason| reason.text.as_str()).collect();
+    for (at, run) in runs.iter().enumerate() {
+        let label = if at == 0 { "last runs " } else { INDENT };
+        text.push_str(&format!("{label}{}", run_line(run, status.now_ms)));
+        let is_newest = runs[..at].iter().all(|newer| newer.command != run.command);
+        let is_shown = |why: &&String| is_newest && !reasons.contains(&why.as_str());
+        let Some(why) = run.why.as_ref().filter(is_shown) else { continue };
+        text.push_str(&wrapped(&shortened(why), RUN_INDENT, RUN_INDENT));
+        let is_over = run.reason == Some(RunReason::LeaseHeld) && status.running.is_none();
+        let hint = run.hint.as_ref().filter(|_| !is_over);
+        let line = |hint: &String| wrapped(&shortened(&format!("hint: {hint}")), RUN_INDENT, RUN_INDENT);
+        text.push_str(&hint.map(line).unwrap_or_default());
     }
     text
+}
+
+/// Returns the line of a run: start, command, outcome, duration, and the time since its start.
+fn run_line(run: &RunStatus, now_ms: i64) -> String {
+    let took = run.secs.map(|secs| format!(" in {}", duration(secs))).unwrap_or_default();
+    let age = format_duration((now_ms - run.started_ms).max(0).unsigned_abs() / 1000);
+    format!("{}  {:<8} {}{took}, {age} ago\n", run.started, run.command, outcome_words(&run.outcome))
+}
+
+fn duration(secs: f64) -> String {
+    if secs < 60.0 { format!("{secs:.1} s") } else { format_duration(secs as u64) }
+}
+
+/// Returns the coverage: a line for each stream, and the users. Surveys that runs read alone are only counted, unless
+/// nothing else was read.
+fn describe_coverage(status: &Status) -> String {
+    let (streams, surveys): (Vec<&ScopeStatus>, Vec<&ScopeStatus>) =
+        status.scopes.iter().partition(|scope| scope.scope.survey_id.is_none());
+    let shown: Vec<&ScopeStatus> =
+        if streams.is_empty() { surveys.iter().take(SCOPES_MAX).copied().collect() } else { streams };
+    let mut text = "\ncoverage\n".to_owned();
+    if shown.is_empty() {
+        text.push_str("  Nothing is proven complete yet.\n");
+    }
+    let names = shown.iter().map(|scope| scope.scope.to_string().len());
+    let width = names.max().unwrap_or(0).max("responses".len());
+    text.extend(shown.iter().map(|scope| describe_scope(scope, width)));
+    if let more @ 1.. = status.scopes.len() - shown.len() {
+        let more = counted(more as u64, "scope");
+        text.push_str(&format!("  and {more} of single surveys (--json lists all)\n"));
+    }
+    let users = status.users.as_ref().map(describe_users);
+    text + &users.map(|users| wrapped(&format!("{:<width$}  {users}", "users"), "  ", "    ")).unwrap_or_default()
+}
+
+/// Returns the line of a scope, and lines for its missing ranges and those that need a recheck.
+fn describe_scope(scope: &ScopeStatus, width: usize) -> String {
+    let unknown = || "rows unknown (the warehouse cannot be read now)".to_owned();
+    let rows = scope.rows.map_or_else(unknown, |rows| counted_grouped(rows, "row"));
+    let (first, last) = (scope.complete.first(), scope.complete.last());
+    let (start, end) = (first.map_or("?", |range| &range.start), last.map_or("?", |range| &range.end));
+    let range = match scope.scope.stream.is_windowed() {
+        true => format!("complete {start} .. {end}"),
+        false => format!("complete up to {end}"),
+    };
+    let text = wrapped(&format!("{:<width$}  {range}, {rows}", scope.scope.to_string()), "  ", "    ");
+    text + &ranges("MISSING", &scope.missing) + &ranges("RECHECK", &scope.in_doubt)
+}
+
+/// Returns the line of some ranges of a scope: the only one, or their number and the first; empty if there are none.
+fn ranges(label: &str, ranges: &[TimeRange]) -> String {
+    let Some(first) = ranges.first() else { return String::new() };
+    let count = if ranges.len() == 1 { String::new() } else { format!("{} ranges, the first ", ranges.len()) };
+    wrapped(&format!("{label} {count}{} .. {}", first.start, first.end), "    ", "            ")
+}
+
+/// Returns the number with its unit, with the digits in groups: `12,345 rows`.
+fn counted_grouped(number: u64, unit: &str) -> String {
+    let shown = grouped(i64::try_from(number).unwrap_or(i64::MAX));
+    format!("{shown} {unit}{}", if number == 1 { "" } else { "s" })
 }
 
 fn describe_users(users: &UsersStatus) -> String {
@@ -133,7 +227,34 @@ fn describe_users(users: &UsersStatus) -> String {
         (Some(due), Some(named)) => format!("{due} of {named} named in the warehouse are due"),
         _ => "due users unknown (the warehouse cannot be read now)".to_owned(),
     };
-    format!("\nusers: {} known to the service, {} not; {due}\n", users.found, users.absent)
+    format!("{} known to the service, {} not; {due}", users.found, users.absent)
+}
+
+fn describe_unfinished(scans: &[ScanStatus]) -> String {
+    if scans.is_empty() {
+        return String::new();
+    }
+    let (pages, records) =
+        scans.iter().fold((0, 0), |(pages, records), scan| (pages + scan.pages, records + scan.records));
+    let (count, pages) = (counted(scans.len() as u64, "unfinished scan"), counted(pages, "page"));
+    wrapped(&format!("{count}, {pages}, {}: the next run resumes", counted_grouped(records, "record")), "", "  ")
+}
+
+/// Returns lines on what waits: deliveries, requests, erasures.
+fn describe_waiting(status: &Status) -> String {
+    let mut text = String::new();
+    if let Some((serve, since)) = status.serve.as_ref().and_then(|serve| Some((serve, serve.waiting_since.as_ref()?))) {
+        let waiting = format!("deliveries of webhooks that wait for the warehouses: {}", serve.waiting_deliveries);
+        text.push_str(&wrapped(&format!("{waiting}, the oldest since {since}"), "", "  "));
+    }
+    if let Some(until) = status.rate_limited_until_ms.map(format_second) {
+        let limited = format!("rate limited: no request before {until} (--ignore-rate-limit)");
+        text.push_str(&wrapped(&limited, "", "  "));
+    }
+    if let Some(rate) = status.learned_requests_per_sec {
+        text.push_str(&format!("learned rate: {rate:.1} requests per second\n"));
+    }
+    text + &describe_erasures(&status.erasures_waiting)
 }
 
 /// Returns the waiting erasures as text; empty if there are none.
@@ -145,81 +266,26 @@ fn describe_erasures(waiting: &[WaitingErasure]) -> String {
         false => format!("{} to {}", first.until, last.until),
     };
     let erasures = if waiting.len() == 1 { "erasure waits" } else { "erasures wait" };
-    format!(
-        "\n{} {erasures} for the service to purge: {people} named, suppressed until {until}, and until\n  complete scans meet none of them. \
-         If somebody signed up again: studysync erase --end ID (of the person or the erasure)\n",
+    let text = format!(
+        "{} {erasures} for the service to purge: {people} named, suppressed until {until}, and until complete scans meet \
+         none of them. If somebody signed up again: studysync erase --end ID (of the person or the erasure)",
         waiting.len()
-    )
+    );
+    wrapped(&text, "", "  ")
 }
 
-/// Returns the state of `serve` as text.
-fn describe_serve(serve: &ServeStatus) -> String {
-    let state = if serve.is_running { "running" } else { "NOT RUNNING" };
-    let mut text = format!("\nserve: {state}, schedule {}\n", serve.schedule);
-    if let Some(next) = &serve.next_run {
-        text.push_str(&format!("  next run  {next}\n"));
-    }
-    if let (Some(last), Some(outcome)) = (&serve.last_run, &serve.last_outcome) {
-        text.push_str(&format!("  last run  {last}, {}\n", outcome_words(outcome)));
-    }
-    if let Some(since) = &serve.waiting_since {
-        text.push_str(&format!(
-            "  {} deliveries wait since {since} to be written to the warehouses\n",
-            serve.waiting_deliveries
-        ));
-    }
-    text
+fn describe_drift(status: &Status) -> String {
+    let lines = drift_lines(&status.drift, status.drift_unlisted, DRIFT_LINES_MAX);
+    let heading = if lines.is_empty() { "" } else { "\nunknown to this version, in the last run\n" };
+    heading.to_owned() + &lines.iter().map(|line| wrapped(line, "  ", "    ")).collect::<String>()
 }
 
-/// Returns the proofs as text, stream by stream.
-fn describe_proofs(proofs: &[ProofStatus]) -> String {
-    let mut text = String::new();
-    let mut last = None;
-    for proof in proofs {
-        if last != Some(proof.scope) {
-            let is_windowed = proof.scope.stream.is_windowed();
-            let note = if is_windowed { "" } else { " (without windows: each scan reads all)" };
-            text.push_str(&format!("\n{}{note}\n", proof.scope));
-            last = Some(proof.scope);
-        }
-        text.push_str(&describe_interval(proof));
-    }
-    text
-}
-
-/// Returns the text of one interval: its state, since when it is complete, when it was last read, and what proves this.
-fn describe_interval(proof: &ProofStatus) -> String {
-    let unknown = || "an unknown time".to_owned();
-    let range = format!("{} .. {}", proof.start, proof.end);
-    let since = || proof.complete_since.clone().unwrap_or_else(unknown);
-    let mut text = match proof.state {
-        IntervalState::NeverRead => return format!("  NEVER READ  {range}\n"),
-        IntervalState::Complete => format!("  complete    {range}\n              complete since {}", since()),
-        IntervalState::NeedsRecheck => format!(
-            "  RECHECK     {range}\n              the last scan was inconclusive; if it withheld vanished rows, `sync --accept-vanished` accepts them\n              \
-             complete since {}",
-            since()
-        ),
+/// Returns the difference of the clocks as text; empty if it is small.
+fn describe_clock(status: &Status) -> String {
+    let Some(skew_ms) = status.clock.skew_ms.filter(|skew_ms| skew_ms.abs() >= SKEW_MS_MIN) else {
+        return String::new();
     };
-    match (&proof.last_read, &proof.complete_since) {
-        // Both texts have the same format, so comparing the texts compares the times.
-        (Some(last_read), Some(since)) if last_read <= since => text.push_str(", not read again since\n"),
-        (Some(last_read), _) => text.push_str(&format!(", last read {last_read}\n")),
-        (None, _) => text.push_str(", last read at an unknown time\n"),
-    }
-    text.push_str(&format!("              {} records", proof.records.unwrap_or(0)));
-    if proof.scans > 0 {
-        text.push_str(&format!(" in {} of {}", counted(proof.pages, "page"), counted(proof.scans, "scan")));
-    }
-    if !proof.end_words.is_empty() {
-        text.push_str(&format!(", to the end of results ({})", proof.end_words.join("; ")));
-    }
-    text.push('\n');
-    if !proof.flags.is_empty() {
-        text.push_str(&format!("              {}\n", proof.flags.join(", ")));
-    }
-    if let Some(scan) = &proof.scan_id {
-        text.push_str(&format!("              scan {scan}\n"));
-    }
-    text
+    let (secs, relation) = (skew_ms.unsigned_abs() / 1000, if skew_ms > 0 { "ahead of" } else { "behind" });
+    let doubt = if status.clock.is_in_doubt { ", and may be wrong: lags are by this machine's clock" } else { "" };
+    wrapped(&format!("the service's clock is {} {relation} this machine's{doubt}", format_duration(secs)), "", "  ")
 }

@@ -1,6 +1,7 @@
 //! `studysync status`: shows coverage, lag, recent runs and pending work.
 
 mod describe;
+mod proofs;
 
 use std::time::Duration;
 
@@ -14,8 +15,10 @@ use crate::{
     model::{Scope, Window, format_second, parse_duration},
     person::{SuppressionError, SuppressionList},
     pipeline::{Memory, chain},
+    report::untrusted,
+    serve::health_rules,
     state::{State, StateError},
-    sync_status::{LagCheck, ServeStatus, Status, WaitingErasure, proofs},
+    sync_status::{Health, HealthRules, LagCheck, ServeStatus, Status, WaitingErasure, proofs},
 };
 
 use super::{
@@ -23,11 +26,15 @@ use super::{
     flags::{LocationArgs, SelectionArgs, check_range, parse_moment, warn_of_unknown_surveys},
     plan::planned_users,
 };
-use describe::{describe, describe_range};
+use describe::{Screen, describe};
+use proofs::describe_range;
 
-/// Shows coverage, lag, recent runs and pending work.
+/// Shows health, lag, runs and coverage on one screen.
 ///
-/// Shows the ranges that are proven complete, the lag of each stream, recent runs and pending work. Sends no request.
+/// First the health with its reasons, the lag of each stream, the next and the last runs; then the ranges that are
+/// proven complete, and what waits. Long lists are shortened: --from lists every range, and --json has everything,
+/// also the measured behaviour of the service. Sends no request. The health has the rules of notifications and of
+/// `serve`; max_lag under `[serve]` sets the allowed lag.
 ///
 /// With --from and --to the command shows each interval of that range: since when it is complete, when it was last
 /// read, with which optional parts, and how many records it had. It also shows the proof: the scan, its number of
@@ -42,12 +49,12 @@ use describe::{describe, describe_range};
   studysync status
   studysync status --max-lag 26h")]
 pub(super) struct StatusArgs {
-    /// Show the proofs from this moment on: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds
-    #[arg(long, value_name = "DATE", value_parser = parse_moment)]
+    /// Show the proofs from this moment on: 2026-01-31, 2026-01, 2026, 7d, 6mo, 3y, yesterday or RFC 3339
+    #[arg(long, alias = "since", value_name = "DATE", value_parser = parse_moment)]
     from: Option<i64>,
 
     /// Show the proofs up to this moment [default: now]
-    #[arg(long, value_name = "DATE", value_parser = parse_moment)]
+    #[arg(long, alias = "until", value_name = "DATE", value_parser = parse_moment)]
     to: Option<i64>,
 
     /// Exit with code 3 if the lag of a stream is larger: 26h, 3d
@@ -71,6 +78,7 @@ pub(super) fn run(args: &StatusArgs, context: Context) -> Result<u8, CommandErro
     let settings = args.locations.settings(&context).selection(&args.selection).build()?;
     let range = range_of(args)?;
     let Some(state) = State::open_read_only(&settings.state_path)? else {
+        settings.require_configuration()?;
         return report_no_state(args, &settings, &context);
     };
     let erasures_waiting = erasures_waiting(&settings).map_err(|error| CommandError::Refused(chain(&error)))?;
@@ -81,9 +89,11 @@ pub(super) fn run(args: &StatusArgs, context: Context) -> Result<u8, CommandErro
         erasures_waiting,
         ..status
     };
-    complete(&mut status, &settings, &state)?;
-    context.printer.print_value(args.json, &status, if range.is_some() { describe_range } else { describe })?;
-    let is_well = status.lag.as_ref().is_none_or(LagCheck::is_within_limit);
+    complete(&mut status, args, &settings, &state)?;
+    let health = Health::new(&status, &settings, rules(args, &settings, &status));
+    let screen = Screen { status, health };
+    context.printer.print_value(args.json, &screen, if range.is_some() { describe_range } else { describe })?;
+    let is_well = screen.status.lag.as_ref().is_none_or(LagCheck::is_within_limit);
     Ok(if warn_of_unknown_surveys(&settings) || !is_well { 3 } else { 0 })
 }
 
@@ -113,8 +123,18 @@ fn range_of(args: &StatusArgs) -> Result<Option<Window>, CommandError> {
     Ok(Some(Window::new(args.from.unwrap_or(0), args.to.unwrap_or(i64::MAX))))
 }
 
-/// Adds the details, the counts of the warehouse and the state of `serve`.
-fn complete(status: &mut Status, settings: &Settings, state: &State) -> Result<(), StateError> {
+/// Returns the rules of the health: those of `serve` while it runs, else those of a command. `--max-lag` replaces the
+/// allowed lag.
+fn rules(args: &StatusArgs, settings: &Settings, status: &Status) -> HealthRules {
+    let is_served = status.serve.as_ref().is_some_and(|serve| serve.is_running);
+    let of_serve = health_rules(settings, status.now_ms).ok().filter(|_| is_served);
+    let rules = of_serve.unwrap_or_else(|| HealthRules::for_one_shot(settings));
+    HealthRules { max_lag: args.max_lag.or(rules.max_lag), ..rules }
+}
+
+/// Adds the details, the counts of the warehouse and the state of `serve`. Only the JSON has what is known against the
+/// data.
+fn complete(status: &mut Status, args: &StatusArgs, settings: &Settings, state: &State) -> Result<(), StateError> {
     status.add_details(settings, state)?;
     let mut reader = open_reader(&settings.warehouse);
     for scope in &mut status.scopes {
@@ -122,6 +142,9 @@ fn complete(status: &mut Status, settings: &Settings, state: &State) -> Result<(
         let counted = counted.transpose().inspect_err(|error| tracing::info!(%error, "cannot count rows"));
         scope.rows = counted.ok().flatten();
     }
+    let known = reader.as_mut().filter(|_| args.json).map(untrusted).transpose();
+    status.untrusted =
+        known.inspect_err(|error| tracing::info!(%error, "cannot read the view untrusted")).ok().flatten();
     // Counting the due users starts another engine.
     drop(reader);
     if let Some(users) = &mut status.users {

@@ -3,7 +3,6 @@
 use std::{
     sync::{
         Arc,
-        atomic::Ordering,
         mpsc::{Receiver, sync_channel},
     },
     thread,
@@ -76,7 +75,7 @@ pub(super) fn build<Data: Sync>(
     let memory = Memory::of(&settings.warehouse);
     let BuildPlan { warehouses, open, begin, complete } = plan;
     let (begin, complete) = (&begin, &complete);
-    progress.scans.store(scans.len() as u64, Ordering::Relaxed);
+    progress.begin(scans.len() as u64);
     let (writers, queues): (Vec<_>, Vec<_>) = (0..warehouses).map(|_| sync_channel(QUEUED_STEPS_MAX)).unzip();
     let mut opened = None;
     let slot = &mut opened;

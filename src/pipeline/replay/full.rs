@@ -55,6 +55,7 @@ pub(super) fn replay(context: ReplayContext<'_>, archive: &Archive) -> Result<Re
         return Ok(replayed);
     };
     drop(unarchived);
+    context.progress.enter("publishing");
     let mut ledgers = BTreeMap::new();
     for destination in &mut rebuilt {
         let name = destination.name();
@@ -67,6 +68,7 @@ pub(super) fn replay(context: ReplayContext<'_>, archive: &Archive) -> Result<Re
     // The coverage changes before the swap: after a kill in between, the checkpoints must not cover more than the new
     // warehouses have.
     fit_coverage(&mut state, &scans, &ledgers, &mut replayed)?;
+    context.progress.enter("replacing the warehouses");
     let places = places(&settings.warehouse);
     places.iter().try_for_each(Place::replace)?;
     for place in &places {
@@ -84,6 +86,7 @@ pub(super) fn replay(context: ReplayContext<'_>, archive: &Archive) -> Result<Re
         finish_commit(&mut state, archive, archived, &ledgers)?;
     }
     if settings.warehouse.publish.is_some() {
+        context.progress.enter("writing the copy for readers");
         for mut destination in open_warehouses(settings, identity)? {
             let name = destination.name();
             destination.export_reader_copy().map_err(failed(name))?;
@@ -267,6 +270,6 @@ fn finish_commit(
     let entries: Vec<_> = ledgers.iter().map(|(name, ledger)| (*name, entry_of(ledger))).collect();
     let warehouses: Vec<(&str, bool)> = entries.iter().map(|(name, entry)| (*name, entry.is_some())).collect();
     let Some(entry) = entries.into_iter().find_map(|(_, entry)| entry) else { return Ok(()) };
-    archive.archive_spool(scan)?;
+    archive.archive_spools([scan])?;
     Ok(state.checkpoint(&checkpoint_of_entry(&entry), &warehouses)?)
 }

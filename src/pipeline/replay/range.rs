@@ -55,6 +55,7 @@ pub(super) fn replay(context: ReplayContext<'_>, requested: Window) -> Result<Re
         };
         replayed.scans += scans.len() as u64;
         let mut rows = BTreeMap::new();
+        context.progress.enter("replacing the range");
         for warehouse in &mut warehouses {
             let name = warehouse.name();
             let inserted = warehouse.replace(&mut built, &replacement).map_err(failed(name))?;

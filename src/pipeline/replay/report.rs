@@ -2,7 +2,10 @@
 //!
 //! Counters of a replay, for the progress bar.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
 
 use serde::Serialize;
 
@@ -78,10 +81,11 @@ pub struct ReplayReport {
 /// Counters of a replay in progress.
 #[derive(Debug, Default)]
 pub struct ReplayProgress {
-    pub(super) scans: AtomicU64,
+    scans: AtomicU64,
     pub(super) scans_done: AtomicU64,
     pub(super) pages_done: AtomicU64,
     pub(super) records_done: AtomicU64,
+    phase: Mutex<Option<&'static str>>,
 }
 
 /// The counters at one moment.
@@ -91,6 +95,8 @@ pub struct ReplaySnapshot {
     pub scans_done: u64,
     pub pages_done: u64,
     pub records_done: u64,
+    /// The step after the last scan; `None` before it.
+    pub phase: Option<&'static str>,
 }
 
 impl ReplayProgress {
@@ -102,6 +108,19 @@ impl ReplayProgress {
             scans_done: read(&self.scans_done),
             pages_done: read(&self.pages_done),
             records_done: read(&self.records_done),
+            phase: *self.phase.lock().unwrap_or_else(PoisonError::into_inner),
         }
+    }
+
+    /// Records that the replay begins to read this number of scans.
+    pub(super) fn begin(&self, scans: u64) {
+        self.scans.store(scans, Ordering::Relaxed);
+        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Records that the replay begins a step after its last scan.
+    pub(super) fn enter(&self, phase: &'static str) {
+        tracing::info!("{phase}");
+        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = Some(phase);
     }
 }

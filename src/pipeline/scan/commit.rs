@@ -76,6 +76,20 @@ impl UncommittedScan {
     pub fn rows(&self) -> u64 {
         self.applied.iter().map(|(_, applied)| applied.counts.rows_read).max().unwrap_or(0)
     }
+
+    fn counts(&self) -> RowCounts {
+        let counts: Vec<RowCounts> = self.applied.iter().map(|(_, applied)| applied.counts).collect();
+        RowCounts::of_warehouses(&counts)
+    }
+
+    /// Returns each warehouse by name, with true if its ledger has the scan.
+    fn in_ledgers(&self) -> impl Iterator<Item = (&'static str, bool)> {
+        self.applied.iter().map(|(name, applied)| (*name, applied.wrote || applied.already_applied))
+    }
+
+    fn is_in_a_ledger(&self) -> bool {
+        self.in_ledgers().any(|(_, is_in_ledger)| is_in_ledger)
+    }
 }
 
 /// Applies one complete scan to every warehouse ([`apply`]), and commits it at once ([`commit`]).
@@ -93,7 +107,7 @@ pub async fn apply_and_commit(
 /// Applies a complete scan to every warehouse: the first half of its commit.
 ///
 /// 0. A scan is refused if it has drift and its stream is frozen. The scan stays complete and uncommitted.
-/// 1. The pages are durable in the spool since the pull. The commit options are written behind the pages.
+/// 1. The commit options are written to the spool, behind the pages, and the whole spool is made durable.
 /// 2. Each warehouse applies the pages and the ledger row of the scan, all or nothing. After a kill, the next run finds
 ///    the scan unfinished and reads the spool. A warehouse that has the scan in its ledger changes nothing.
 pub async fn apply(
@@ -123,9 +137,9 @@ pub async fn apply(
 /// Commits all applied scans, in the order in which they were applied: the second half of their commit.
 ///
 /// 3. Each warehouse commits its transaction. Warehouses commit in parallel.
-/// 4. The spool of each scan is moved to the archive.
-/// 5. The checkpoint marks the window as complete and ends the scan. After a kill before this step, the next run finds
-///    the scan in every ledger and only writes the checkpoint.
+/// 4. The spools of all scans are moved to the archive.
+/// 5. One transaction marks all windows as complete and ends the scans. After a kill before this step, the next run
+///    finds the scans in every ledger and only writes the checkpoints.
 pub async fn commit(
     context: &SyncContext,
     destinations: &[SharedDestination],
@@ -158,9 +172,7 @@ pub async fn commit(
         tracing::debug!(scans = uncommitted.len(), rows, "committed");
         let is_of_responses = |scan: &UncommittedScan| scan.pulled.scan.scope.stream == Stream::Responses;
         let rechecked = uncommitted.iter().position(is_of_responses);
-        let committed: Result<Vec<Committed>, _> =
-            uncommitted.into_iter().map(|scan| checkpoint(&context, scan)).collect();
-        let mut committed = committed?;
+        let mut committed = checkpoint(&context, &uncommitted)?;
         let rechecks: BTreeSet<Window> = found.into_iter().flat_map(|(_, found)| found.rechecks).collect();
         for window in &rechecks {
             // If the run ends before it scans the window again, the next run does.
@@ -182,34 +194,39 @@ pub fn first_error(outcomes: impl Iterator<Item = Result<(), PipelineError>>) ->
     first.map_or(Ok(()), Err)
 }
 
-/// Archives the spool of a committed scan, and checkpoints the scan: steps 4 and 5 of [`commit`].
-fn checkpoint(context: &SyncContext, committed: UncommittedScan) -> Result<Committed, PipelineError> {
-    let UncommittedScan { pulled, applied, drift } = committed;
-    let wrote = applied.iter().any(|(_, applied)| applied.wrote);
-    let acknowledged: Vec<(&str, bool)> =
-        applied.iter().map(|(name, applied)| (*name, applied.wrote || applied.already_applied)).collect();
-    let is_in_a_ledger = acknowledged.iter().any(|(_, is_in_ledger)| *is_in_ledger);
-    let scan = &pulled.scan;
-    let counts: Vec<RowCounts> = applied.iter().map(|(_, applied)| applied.counts).collect();
-    let counts = RowCounts::of_warehouses(&counts);
-    if scan.scope.stream == Stream::Users {
+/// Archives the spools of committed scans, and checkpoints the scans: steps 4 and 5 of [`commit`].
+fn checkpoint(context: &SyncContext, committed: &[UncommittedScan]) -> Result<Vec<Committed>, PipelineError> {
+    for committed in committed.iter().filter(|committed| committed.pulled.scan.scope.stream == Stream::Users) {
         // Reads the spool, which the next step moves away.
-        user_pages::remember(&mut context.state(), &pulled.spool, counts.withheld > 0)?;
+        let has_withheld = committed.counts().withheld > 0;
+        user_pages::remember(&mut context.state(), &committed.pulled.spool, has_withheld)?;
     }
-    if is_in_a_ledger {
-        context.archive.archive_spool(scan)?;
-    }
-    let mut state = context.state();
-    let needs_recheck = context.ties.commits(scan, &pulled.boundaries) || counts.withheld > 0;
-    let checkpoint = scan_checkpoint(scan, counts.rows_read, needs_recheck, pulled.proof);
-    state.checkpoint(&checkpoint, &acknowledged)?;
-    drop(state);
-    context.suppression.committed(scan);
-    if !is_in_a_ledger {
+    let (in_a_ledger, in_none): (Vec<_>, Vec<_>) = committed.iter().partition(|committed| committed.is_in_a_ledger());
+    context.archive.archive_spools(in_a_ledger.iter().map(|committed| &committed.pulled.scan))?;
+    let checkpoints: Vec<_> = committed
+        .iter()
+        .map(|committed| {
+            let (pulled, counts) = (&committed.pulled, committed.counts());
+            let needs_recheck = context.ties.commits(&pulled.scan, &pulled.boundaries) || counts.withheld > 0;
+            let checkpoint = scan_checkpoint(&pulled.scan, counts.rows_read, needs_recheck, pulled.proof);
+            (checkpoint, committed.in_ledgers().collect::<Vec<_>>())
+        })
+        .collect();
+    let rows = checkpoints.iter().map(|(checkpoint, in_ledgers)| (checkpoint, in_ledgers.as_slice()));
+    context.state().checkpoint_all(rows)?;
+    committed.iter().for_each(|committed| context.suppression.committed(&committed.pulled.scan));
+    for committed in in_none {
         // No ledger has the scan, because a re-scan changed no row. Its pages add nothing to the archive.
-        context.archive.discard(&scan.id)?;
+        context.archive.discard(&committed.pulled.scan.id)?;
     }
-    Ok(Committed { pages: pulled.proof.pages, counts, wrote, rechecks: Vec::new(), drift })
+    let outcome = |committed: &UncommittedScan| Committed {
+        pages: committed.pulled.proof.pages,
+        counts: committed.counts(),
+        wrote: committed.applied.iter().any(|(_, applied)| applied.wrote),
+        rechecks: Vec::new(),
+        drift: committed.drift.clone(),
+    };
+    Ok(committed.iter().map(outcome).collect())
 }
 
 /// Returns the checkpoint of a scan. A window that needs a recheck gets [`NEEDS_RECHECK_MS`] as its scan time, so that

@@ -21,7 +21,7 @@ use crate::{
             tie_probe::{ProbePage, moments_of},
         },
         session::page_span,
-        threads::{blocking, in_parallel},
+        threads::blocking,
     },
     plan::{
         halves,
@@ -318,21 +318,16 @@ impl Pull {
             let (context, scan, stream, body) = (pull.context.clone(), pull.scan.clone(), pull.stream(), &body);
             let detail = pull.buffer.detail();
             let _memory = memory;
-            let write = || {
-                let _busy = context.account.enter(Activity::Write);
-                // Records of erased people are never written to disk.
-                let redacted = context.suppression.filtered(&scan, body);
-                if append(&mut pull.spool, body, redacted.as_ref(), false)? {
-                    pull.remember()?;
-                }
-                Ok::<_, PipelineError>(redacted)
-            };
-            let read = |body: &[u8]| {
-                let _busy = context.account.enter(Activity::Parse);
-                context.flatten_in_detail(stream, body, &detail)
-            };
-            let (redacted, flat) = in_parallel("keeps a page", write, || read(body));
-            let (redacted, flat) = (redacted??, flat?);
+            let busy = context.account.enter(Activity::Write);
+            // Records of erased people are never written to disk.
+            let redacted = context.suppression.filtered(&scan, body);
+            if append(&mut pull.spool, body, redacted.as_ref(), false)? {
+                pull.remember()?;
+            }
+            drop(busy);
+            let _busy = context.account.enter(Activity::Parse);
+            let read = |body: &[u8]| context.flatten_in_detail(stream, body, &detail);
+            let flat = read(body)?;
             // The page boundary comes from the page as the service sent it, before records are removed.
             let moments = moments_of(stream, &flat);
             context.budget.record_sizes(stream, &flat);

@@ -66,10 +66,16 @@ impl Run {
         }
         self.note_boundaries();
         let worked = worked.and(self.note_lists());
+        self.context.progress.enter("publishing");
         let published = self.publish_all().await;
         let outcome = worked.and(published);
         self.confirm_purges(outcome.is_ok() && self.findings.stop.is_none()).await;
+        let noted = self.note_untrusted();
+        let outcome = outcome.and(noted);
         let recorded = self.record_run(outcome.as_ref().err()).await;
+        if self.session.settings.warehouse.publish.is_some() {
+            self.context.progress.enter("writing the copy for readers");
+        }
         let exported = self.export_reader_copies().await;
         let outcome = outcome.and(recorded).and(exported);
         let report = self.report(outcome.as_ref().err());
@@ -183,9 +189,10 @@ impl Run {
         outcome
     }
 
-    /// Writes a row about the run into the warehouses, if the run changed any.
+    /// Writes a row about the run into the warehouses, if the run changed any, or if what is known against the data
+    /// changed: the view `untrusted` reads it from the last row.
     async fn record_run(&self, error: Option<&PipelineError>) -> Result<(), PipelineError> {
-        if !self.findings.wrote {
+        if !self.findings.wrote && !self.is_untrusted_news()? {
             return Ok(());
         }
         let record = self.record(error);
@@ -194,7 +201,7 @@ impl Run {
             self.with(destination, move |destination| destination.record_run(&record)).await?;
             self.publish(destination).await?;
         }
-        Ok(())
+        self.remember_untrusted()
     }
 
     /// Adds the notes about ties to the findings: windows that may lack rows at page boundaries, and changes of the
@@ -257,6 +264,7 @@ impl Run {
             streams,
             drift,
             drift_unlisted,
+            untrusted: self.findings.untrusted.clone(),
             webhook_events: self.findings.webhook_events,
             recordings: self.session.settings.recordings.is_enabled.then_some(self.recordings.report),
             requests: self.context.source.request_stats(),

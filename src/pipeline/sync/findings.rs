@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     load::RowCounts,
-    model::{Drift, Outcome, Scope, Stream, Window},
+    model::{Drift, Outcome, Scope, Stream, Untrusted, Window},
     pipeline::{
         drift::{DriftReport, DriftSource, Frozen, reports},
         error::Failure,
@@ -19,7 +19,7 @@ use crate::{
 
 /// Vanished rows of one window that are withheld, because they are too many to believe.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WithheldRows {
+pub struct WithheldRows {
     pub scope: Scope,
     pub window: Window,
     pub withheld: u64,
@@ -53,6 +53,8 @@ pub struct Findings {
     withheld_rows: Vec<WithheldRows>,
     /// Number of webhook events that were added to the warehouses.
     pub webhook_events: u64,
+    /// What the checkpoints and the clocks know against the data, once the scans are done.
+    pub untrusted: Vec<Untrusted>,
     drift: BTreeMap<DriftSource, Drift>,
     /// Streams with a scan that was not applied because of drift.
     frozen: BTreeSet<Stream>,
@@ -147,6 +149,11 @@ impl Findings {
         if withheld > 0 {
             self.withheld_rows.push(WithheldRows { scope, window, withheld });
         }
+    }
+
+    /// Returns the withheld rows of each window that has any.
+    pub fn withheld_rows(&self) -> &[WithheldRows] {
+        &self.withheld_rows
     }
 
     /// Returns the reports of all streams, with their withheld rows.

@@ -18,4 +18,5 @@ pub mod sample;
 pub mod scan_pool;
 mod scheduler;
 mod service_checks;
+mod untrusted;
 mod window_queue;

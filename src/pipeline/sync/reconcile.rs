@@ -42,6 +42,10 @@ impl Resumed {
     }
 }
 
+/// What to do if the checkpoints know more than a warehouse has.
+const REPLAY_IS_CHEAPER: &str = "If the archive has these pages, `studysync replay`, now or after this run, rebuilds the warehouses from it, \
+     without a request and with the history of edits";
+
 /// Checks the checkpoints against the ledgers. A ledger does not fit if the state file was lost, or the warehouse is
 /// new, replaced, restored from a backup, or was left out of a later run. If any ledger does not fit, rebuilds the
 /// coverage from the scans that every ledger proves, and returns a note for the report. Returns `None` if all ledgers
@@ -53,7 +57,7 @@ pub(super) fn check_ledgers(
     let has_coverage = !state.covered_scopes()?.is_empty();
     let unfinished: HashSet<ScanId> =
         state.unfinished_scans()?.into_iter().map(|unfinished| unfinished.scan.id).collect();
-    let mut mismatched = Vec::new();
+    let (mut mismatched, mut is_warehouse_behind) = (Vec::new(), false);
     for destination in destinations {
         let mut destination = destination.lock();
         let name = destination.name();
@@ -71,7 +75,15 @@ pub(super) fn check_ledgers(
             }
         };
         if !is_matching {
-            mismatched.push(format!("{name} at {}", destination.location()));
+            let ledger_is_empty = destination.ledger().map_err(failed(name))?.is_empty();
+            let cause = match (is_left_out, has_coverage, ledger_is_empty) {
+                (true, ..) => "a later run left this warehouse out",
+                (false, true, true) => "this warehouse is new, or its file was lost",
+                (false, true, false) => "this warehouse was replaced or restored, or is of another installation",
+                (false, false, _) => "the state file is new, or was lost",
+            };
+            is_warehouse_behind |= has_coverage;
+            mismatched.push(format!("{name} at {} ({cause})", destination.location()));
         }
     }
     if mismatched.is_empty() {
@@ -81,8 +93,13 @@ pub(super) fn check_ledgers(
         return Ok(None);
     }
     let proven = rebuild(state, destinations)?;
+    let action = match is_warehouse_behind {
+        true => REPLAY_IS_CHEAPER,
+        false => "Nothing is to be done",
+    };
     Ok(Some(format!(
-        "the checkpoints did not fit the ledger of {}: {proven} scans are proven by every warehouse, the rest is pulled again",
+        "the checkpoints did not fit the ledger of {}: {proven} scans are proven by every warehouse, the rest is pulled again. \
+         {action}",
         mismatched.join(" and ")
     )))
 }
@@ -204,7 +221,7 @@ fn finish(
     if let Some(recovered) = recovered.filter(|_| unfinished.scan.scope.stream == Stream::Users) {
         user_pages::remember(&mut context.state(), recovered.spool.path(), withheld > 0)?;
     }
-    context.archive.archive_spool(&unfinished.scan)?;
+    context.archive.archive_spools([&unfinished.scan])?;
     let names: Vec<(&str, bool)> = destinations.iter().map(|destination| (destination.lock().name(), true)).collect();
     let checkpoint = scan_checkpoint(&unfinished.scan, rows, needs_recheck || withheld > 0, proof);
     Ok(context.state().checkpoint(&checkpoint, &names)?)

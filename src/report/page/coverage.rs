@@ -42,7 +42,7 @@ pub(super) fn coverage(coverage: &Coverage) -> Markup {
         "coverage",
         html! {
             p.note {
-                "A day is complete when the service said that the list of the day has ended. " (source)
+                "A day (UTC) is complete when the service said that the list of the day has ended. " (source)
             }
             (legend(&COVERAGE_STATES))
             div.maps { @for one in &coverage.scopes { (scope(one, coverage.days)) } }
@@ -71,7 +71,7 @@ fn scope(coverage: &ScopeCoverage, days: Option<(i64, i64)>) -> Markup {
             }
             details {
                 summary { "The intervals" }
-                div.scroll tabindex="0" role="region" aria-label={ "Intervals of " (name) } {
+                div.scroll tabindex="0" role="group" aria-label={ "Intervals of " (name) } {
                     table data-coverage=(name) {
                         caption { "Intervals of creation time, without their end" }
                         thead { tr { th scope="col" { "From" } th scope="col" { "To" } th scope="col" { "State" } } }

@@ -2,7 +2,7 @@
 
 use maud::{Markup, PreEscaped, html};
 
-pub(super) use crate::report::format::{decimal, grouped, percent, sanitized};
+pub(super) use crate::report::format::{decimal, grouped, percent, sanitized, sanitized_up_to};
 
 use crate::report::chart::Drawing;
 
@@ -10,9 +10,10 @@ use crate::report::chart::Drawing;
 pub(super) const SECTIONS: &[(&str, &str)] = &[
     ("changes", "What changed"),
     ("answers", "Answers per day"),
-    ("nps", "NPS by week"),
+    ("nps", "NPS"),
     ("surveys", "Surveys"),
     ("themes", "Themes"),
+    ("trust", "Can it be trusted?"),
     ("coverage", "Coverage"),
     ("runs", "Last runs"),
 ];
@@ -21,6 +22,11 @@ pub(super) const SECTIONS: &[(&str, &str)] = &[
 /// direction of the text around it.
 pub(super) fn service_text(text: &str) -> Markup {
     html! { bdi { (sanitized(text)) } }
+}
+
+/// Renders a text of the service as [`service_text`] does, up to this number of characters.
+pub(super) fn text_up_to(text: &str, chars_max: usize) -> Markup {
+    html! { bdi { (sanitized_up_to(text, chars_max)) } }
 }
 
 /// Renders a text of the service, or `nothing` if there is none.
@@ -72,29 +78,51 @@ pub(super) fn chart(drawing: &Drawing, id: &str, class: &str, title: &str, descr
     }
 }
 
+/// Renders the values of a chart as columns over its points, which show their text under a pointer, or by keyboard: the
+/// columns are one stop, and arrow keys go from one to the next. `None` is a gap of this width. `class` places the
+/// columns as the drawing of this class places its points.
+pub(super) fn values(id: &str, class: &str, title: &str, columns: &[Option<String>]) -> Markup {
+    let middle = columns.len() / 2;
+    html! {
+        fieldset class={ "points " (class) } aria-label={ (title) ": values, by arrow keys" } {
+            @for (index, text) in columns.iter().enumerate() {
+                @match text {
+                    Some(text) => input type="radio" name=(id) aria-label=(text) class=[(index < middle).then_some("right")];,
+                    None => span {},
+                }
+            }
+        }
+    }
+}
+
 /// Renders the numbers of a chart as a collapsed table. `view` is the view of the warehouse from which the numbers
 /// come.
 pub(super) fn numbers(view: &str, caption: &str, heads: &[&str], rows: Markup) -> Markup {
-    html! {
-        details {
-            summary { "The numbers" }
-            (table(view, caption, heads, rows))
-        }
-    }
+    folded("The numbers", table(view, caption, heads, rows))
+}
+
+/// Renders a part that is shown when a reader opens it.
+pub(super) fn folded(summary: &str, content: Markup) -> Markup {
+    html! { details { summary { (summary) } (content) } }
 }
 
 /// Renders a table. Each row in `rows` must begin with a heading cell that names the row. `view` is the view of the
 /// warehouse from which the numbers come.
 pub(super) fn table(view: &str, caption: &str, heads: &[&str], rows: Markup) -> Markup {
     html! {
-        div.scroll tabindex="0" role="region" aria-label=(caption) {
+        div.scroll tabindex="0" role="group" aria-label=(caption) {
             table data-view=(view) {
                 caption { (caption) " " span.view { "view " code { (view) } } }
-                thead { tr { @for head in heads { th scope="col" { (head) } } } }
+                thead { tr { @for head in heads { (head_cell(head)) } } }
                 tbody { (rows) }
             }
         }
     }
+}
+
+/// Renders the cell above a column. A column of drawings has no heading.
+pub(super) fn head_cell(head: &str) -> Markup {
+    html! { @if head.is_empty() { td {} } @else { th scope="col" { (head) } } }
 }
 
 /// Renders how many items are not shown; nothing if `number` is 0. `why` is appended.

@@ -4,17 +4,20 @@
 mod changes;
 mod coverage;
 mod elements;
+mod open_answers;
 mod overview;
 mod questions;
 mod runs;
+mod segments;
 pub mod squares;
 mod surveys;
 pub mod time_split;
+mod trust;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::{ReportError, ReportSettings, report_data::ReportData};
-use crate::model::format_ms;
+use crate::{load::AnswerRange, model::format_ms};
 use elements::{SECTIONS, service_text};
 
 /// The style sheet that the report and the status page of `serve` share.
@@ -32,8 +35,9 @@ pub(super) fn render(data: &ReportData, settings: &ReportSettings) -> Result<Str
             @if let Some(changes) = &data.changes { (changes::changes(changes)) }
             (overview::answers(&data.days)?)
             (overview::nps(data.nps.as_ref())?)
-            (surveys::surveys(&data.surveys)?)
+            (surveys::surveys(&data.surveys, settings)?)
             (overview::themes(&data.themes))
+            (trust::trust(&data.untrusted))
             (coverage::coverage(&data.coverage))
             (runs::runs(&data.runs))
         }
@@ -47,13 +51,36 @@ pub(super) fn render(data: &ReportData, settings: &ReportSettings) -> Result<Str
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 meta name="referrer" content="no-referrer";
-                title { "Study feedback: " (elements::sanitized(&settings.warehouse)) }
+                title { @if settings.title.is_none() { "Study feedback: " } (elements::sanitized(title(settings))) }
                 style { (PreEscaped(BASE_STYLE)) (PreEscaped(STYLE)) }
             }
             body { (body) }
         }
     };
     Ok(page.into_string())
+}
+
+/// Returns the title of the page.
+fn title(settings: &ReportSettings) -> &str {
+    settings.title.as_deref().unwrap_or(&settings.warehouse)
+}
+
+/// Renders the range of the answers, if they are restricted, and the period before.
+fn range(data: &ReportData, settings: &ReportSettings) -> Markup {
+    let moment = |at_ms: i64| format_ms(at_ms.div_euclid(1000) * 1000).replace('T', " ").replace('Z', "");
+    let text = |range: AnswerRange| {
+        let from = range.from_ms.map(|at_ms| format!(" from {}", moment(at_ms))).unwrap_or_default();
+        let to = range.to_ms.map(|at_ms| format!(" to before {}", moment(at_ms))).unwrap_or_default();
+        format!("{from}{to}")
+    };
+    html! {
+        @if settings.answers != AnswerRange::default() {
+            p.note {
+                "Only answers" (text(settings.answers)) "; coverage and runs cover all times."
+                @if let Some((before, _)) = &data.before { " Period before:" (text(*before)) "." }
+            }
+        }
+    }
 }
 
 /// Renders the head of the page: the warehouse, the service, the time of the report, and links to the sections.
@@ -63,7 +90,7 @@ fn header(data: &ReportData, settings: &ReportSettings) -> Markup {
     html! {
         header {
             p.kicker { "Study feedback report" }
-            h1 { (service_text(&settings.warehouse)) }
+            h1 { (service_text(title(settings))) }
             p.meta {
                 @if let Some(service) = service {
                     "From " (service_text(service))
@@ -71,11 +98,12 @@ fn header(data: &ReportData, settings: &ReportSettings) -> Markup {
                     ". "
                 }
                 "Made " time { (format_ms(settings.made_ms.div_euclid(1000) * 1000)) }
-                " by studysync " (env!("CARGO_PKG_VERSION")) ". All days and weeks are UTC; deleted and vanished answers are left out."
+                " by studysync " (env!("CARGO_PKG_VERSION")) ". Days and weeks are in the time zone " (service_text(&data.time_zone)) "; deleted and vanished answers are left out."
             }
+            (range(data, settings))
             @if !settings.surveys.is_empty() {
                 p.note {
-                    "Only survey "
+                    "Only " @if settings.surveys.len() > 1 { "surveys " } @else { "survey " }
                     @for (index, id) in settings.surveys.iter().enumerate() { @if index > 0 { ", " } (id) }
                     "; coverage and runs cover all surveys."
                 }

@@ -5,13 +5,17 @@ use std::collections::BTreeMap;
 use maud::{Markup, html};
 
 use super::{
-    elements::{bar, bar_around_zero, grouped, left_out, percent, service_text_or, table},
-    overview::{nps_chart, nps_numbers},
+    elements::{bar, bar_around_zero, counted, decimal, folded, grouped, left_out, percent, service_text_or, table},
+    open_answers,
+    overview::{band, nps_chart, nps_notes, nps_numbers},
+    segments,
 };
 use crate::report::{
-    ReportError,
+    ReportError, ReportSettings,
     chart::Size,
-    surveys::{Answers, Cell, Choice, Item, Question, Rank, Scale, TopItems},
+    nps::Period,
+    question_answers::{Answers, Cell, Choice, Item, Rank, Scale, TopItems},
+    surveys::Question,
 };
 
 /// The scores of an NPS question.
@@ -20,17 +24,22 @@ const SCORES: std::ops::RangeInclusive<i64> = 0..=10;
 const SCALE_VALUES_MAX: i64 = 20;
 
 /// Renders the card of a question. Questions of some types have no distribution.
-pub(super) fn card(survey_id: i64, question: &Question) -> Result<Markup, ReportError> {
+pub(super) fn card(survey_id: i64, question: &Question, settings: &ReportSettings) -> Result<Markup, ReportError> {
     let id = format!("question-{survey_id}-{}", question.id);
     let answers = &question.answers;
     let body = match question.kind.as_deref() {
         Some("NPS") => nps(&id, answers)?,
-        Some("LIKERT") => html! { @if let Some(scale) = &answers.scale { (likert(scale)) } },
-        Some("MULTIPLECHOICE" | "MULTIPLESELECT") => choices(&answers.options),
+        Some("LIKERT") => {
+            html! { @if let Some(scale) = &answers.scale { (likert(scale, answers)) } }
+        }
+        Some("MULTIPLECHOICE" | "MULTIPLESELECT") => choices(answers),
         Some("MATRIX") => matrix(answers),
         Some("RANKORDER") => ranks(&answers.ranks),
         Some("MAXDIFF") => items(&answers.items),
-        _ => html! { p.note { "Answers of this type have no distribution." } },
+        _ => match &answers.open {
+            Some(open) => open_answers::part(open),
+            None => html! { p.note { "Answers of this type have no distribution." } },
+        },
     };
     Ok(html! {
         article.card aria-labelledby=(id) {
@@ -41,16 +50,46 @@ pub(super) fn card(survey_id: i64, question: &Question) -> Result<Markup, Report
                 ", skipped " (grouped(question.skipped)) " (" (percent(question.skipped_share)) ")"
             }
             (body)
+            @if let Some(segment) = &settings.segment { (segments::part(segment, &answers.segments)) }
         }
     })
 }
 
-/// Renders the answers of an NPS question by score, and its NPS by week.
+/// Renders the NPS of a question with its band, the promoters, passives and detractors, and the NPS over time.
 fn nps(id: &str, answers: &Answers) -> Result<Markup, ReportError> {
-    let total: i64 = answers.scores.iter().map(|(_, answers)| answers).sum();
-    if total == 0 {
+    let Some(nps) = &answers.nps else {
         return Ok(html! { p.note { "There are no answers." } });
-    }
+    };
+    let groups = [("Promoters, 9 and 10", "good"), ("Passives, 7 and 8", "middling"), ("Detractors, 0 to 6", "bad")];
+    let rows = html! {
+        @for ((name, class), (answers, share)) in groups.into_iter().zip(nps.groups) {
+            tr {
+                th scope="row" { (name) }
+                td { (grouped(answers)) } td { (percent(share)) } td.bar-cell { (bar(share, class)) }
+            }
+        }
+    };
+    let periods = &answers.nps_periods;
+    let caption = format!("NPS of this question by {}", periods.period.name());
+    Ok(html! {
+        p.figure {
+            span.value { (decimal(nps.nps)) } " NPS, " (band(nps.band)) " from " (counted(nps.responses, "answer"))
+        }
+        @if let Some(before) = answers.before("nps", None, None) {
+            p.note { "Period before: " (decimal(before.value)) " from " (counted(before.answers, "answer")) "." }
+        }
+        (table("nps_per_question", "Promoters, passives and detractors", &["", "Answers", "Share", ""], rows))
+        (scores(answers))
+        figure { (nps_chart(periods, id, &caption, &[Size::Narrow])?) }
+        @if periods.shown.iter().any(|one| one.missing.is_some()) || periods.period == Period::Month {
+            p.note { (nps_notes(periods)) }
+        }
+        (nps_numbers("_per_question", &caption, periods))
+    })
+}
+
+/// Renders the answers of an NPS question by score as a collapsed table.
+fn scores(answers: &Answers) -> Markup {
     let answers_of: BTreeMap<i64, i64> = answers.scores.iter().copied().collect();
     let most = answers_of.values().copied().max().unwrap_or(1).max(1);
     let rows = html! {
@@ -63,16 +102,11 @@ fn nps(id: &str, answers: &Answers) -> Result<Markup, ReportError> {
             }
         }
     };
-    Ok(html! {
-        (table("nps_answers", "Answers by score", &["Score", "Answers", ""], rows))
-        figure { (nps_chart(&answers.nps_weeks, id, "NPS of this question by week", &[Size::Narrow])?) }
-        (left_out(answers.nps_weeks.earlier, "earlier week", ""))
-        (nps_numbers("nps_by_week_per_question", "NPS of this question by week", &answers.nps_weeks))
-    })
+    folded("By score", table("nps_answers", "Answers by score", &["Score", "Answers", ""], rows))
 }
 
 /// Renders the answers of a LIKERT question by value.
-fn likert(scale: &Scale) -> Markup {
+fn likert(scale: &Scale, answers: &Answers) -> Markup {
     let known: BTreeMap<i64, (i64, f64)> =
         scale.values.iter().map(|(value, answers, share)| (*value, (*answers, *share))).collect();
     // An earlier version of the question may have had a longer scale than the last one.
@@ -96,8 +130,20 @@ fn likert(scale: &Scale) -> Markup {
         p.note {
             "Mean " (decimal_two(scale.mean)) " on a scale of " (scale.min) " to " (scale.max)
             @if let Some(share) = scale.top_two_share { "; top two values " (percent(share)) }
+            (top_two_before(scale, answers))
             @if scale.not_rated > 0 { "; not rated, such as N/A: " (grouped(scale.not_rated)) " answers, in no share" }
         }
+    }
+}
+
+/// Returns the share of the top two values in the period before, if the scale was the same.
+fn top_two_before(scale: &Scale, answers: &Answers) -> String {
+    match (answers.before("top_two_share", None, None), answers.scale_before) {
+        (Some(before), Some(known)) if known == (scale.min, scale.max) => {
+            format!(" (period before: {} from {})", percent(before.value), counted(before.answers, "answer"))
+        }
+        (Some(_), Some((min, max))) => format!(" (period before: a scale of {min} to {max})"),
+        _ => String::new(),
     }
 }
 
@@ -106,7 +152,9 @@ fn decimal_two(number: f64) -> String {
 }
 
 /// Renders the options of a choice question by how often they were chosen.
-fn choices(options: &TopItems<Choice>) -> Markup {
+fn choices(answers: &Answers) -> Markup {
+    let options = &answers.options;
+    let has_before = !answers.before.is_empty();
     let name = |choice: &Choice| match (&choice.label, choice.index) {
         (None, Some(index)) => html! { em { "option with index " (index) } },
         (label, _) => service_text_or(label.as_deref(), "no wording"),
@@ -116,11 +164,14 @@ fn choices(options: &TopItems<Choice>) -> Markup {
             tr {
                 th scope="row" { (name(choice)) }
                 td { (grouped(choice.chosen)) } td { (percent(choice.share)) } td.bar-cell { (bar(choice.share, "a")) }
+                @if has_before { td { (answers.before("choice_share", choice.label.as_deref(), choice.index).map_or_else(|| "–".to_owned(), |before| percent(before.value))) } }
             }
         }
     };
+    let heads = ["Option", "Chosen", "of those who answered", "", "period before"];
+    let heads = if has_before { &heads[..] } else { &heads[..4] };
     html! {
-        (table("choice_share", "Options by how often they were chosen", &["Option", "Chosen", "of those who answered", ""], rows))
+        (table("choice_share", "Options by how often they were chosen", heads, rows))
         (left_out(options.left_out, "option", ""))
     }
 }
@@ -135,7 +186,7 @@ fn matrix(answers: &Answers) -> Markup {
     }
     let caption = "Answers of each row by column";
     html! {
-        div.scroll tabindex="0" role="region" aria-label=(caption) {
+        div.scroll tabindex="0" role="group" aria-label=(caption) {
             table.matrix data-view="matrix_distribution" {
                 caption { (caption) " " span.view { "view " code { "matrix_distribution" } } }
                 thead {

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::{
-    elements::{grouped, nothing, section, service_text},
+    elements::{folded, grouped, head_cell, nothing, section, service_text},
     time_split::{PARTS, legend, parts, seconds, stacked},
 };
 use crate::{model::format_ms, report::report_data::RunRow};
@@ -16,21 +16,24 @@ pub(super) fn runs(runs: &[RunRow]) -> Markup {
     let caption = "The last runs that changed the warehouse; seconds";
     section(
         "runs",
-        html! {
-            (legend())
-            div.scroll tabindex="0" role="region" aria-label=(caption) {
-                table.runs data-view="sync_runs" {
-                    caption { (caption) " " span.view { "table " code { "sync_runs" } } }
-                    thead {
-                        tr {
-                            @for head in ["Started", "Command", "Outcome", "Requests", "", "Took"] { th scope="col" { (head) } }
-                            @for (name, _) in PARTS { th scope="col" { (name) } }
+        folded(
+            "For operators: the last runs that changed the warehouse",
+            html! {
+                (legend())
+                div.scroll tabindex="0" role="group" aria-label=(caption) {
+                    table.runs data-view="sync_runs" {
+                        caption { (caption) " " span.view { "table " code { "sync_runs" } } }
+                        thead {
+                            tr {
+                                @for head in ["Started", "Command", "Outcome", "Requests", "", "Took"] { (head_cell(head)) }
+                                @for (name, _) in PARTS { th scope="col" { (name) } }
+                            }
                         }
+                        tbody { @for run in runs { (row(run)) } }
                     }
-                    tbody { @for run in runs { (row(run)) } }
                 }
-            }
-        },
+            },
+        ),
     )
 }
 

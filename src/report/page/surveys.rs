@@ -8,18 +8,18 @@ use super::{
     questions,
 };
 use crate::report::{
-    ReportError,
+    ReportError, ReportSettings,
     surveys::{Survey, Surveys},
 };
 
 /// Renders an index of the surveys, and the funnel and questions of each survey.
-fn content(surveys: &Surveys) -> Result<Markup, ReportError> {
+fn content(surveys: &Surveys, settings: &ReportSettings) -> Result<Markup, ReportError> {
     if surveys.shown.is_empty() {
         return Ok(nothing("No survey was answered yet."));
     }
     let mut parts = Vec::new();
     for survey in &surveys.shown {
-        parts.push(survey_part(survey)?);
+        parts.push(survey_part(survey, settings)?);
     }
     Ok(html! {
         ol.index aria-label="Surveys shown" {
@@ -27,13 +27,13 @@ fn content(surveys: &Surveys) -> Result<Markup, ReportError> {
                 li { a href={ "#survey-" (survey.id) } { (name(survey)) } " " span.meta { (counted(survey.answers, "answer")) } }
             }
         }
-        (left_out(surveys.left_out, "survey", " with fewer answers (--survey ID shows one)"))
+        (left_out(surveys.left_out, "survey", " with fewer answers (--survey ID shows one, --survey all shows all)"))
         @for part in parts { (part) }
     })
 }
 
-pub(super) fn surveys(surveys: &Surveys) -> Result<Markup, ReportError> {
-    Ok(section("surveys", content(surveys)?))
+pub(super) fn surveys(surveys: &Surveys, settings: &ReportSettings) -> Result<Markup, ReportError> {
+    Ok(section("surveys", content(surveys, settings)?))
 }
 
 fn name(survey: &Survey) -> Markup {
@@ -41,9 +41,13 @@ fn name(survey: &Survey) -> Markup {
 }
 
 /// Renders the name, the funnel and the questions of a survey.
-fn survey_part(survey: &Survey) -> Result<Markup, ReportError> {
+fn survey_part(survey: &Survey, settings: &ReportSettings) -> Result<Markup, ReportError> {
     let id = survey.id;
-    let cards = survey.questions.iter().map(|question| questions::card(id, question)).collect::<Result<Vec<_>, _>>()?;
+    let cards = survey
+        .questions
+        .iter()
+        .map(|question| questions::card(id, question, settings))
+        .collect::<Result<Vec<_>, _>>()?;
     Ok(html! {
         article.survey aria-labelledby={ "survey-" (id) } {
             h3 id={ "survey-" (id) } { (name(survey)) }

@@ -31,6 +31,7 @@ use super::{
     super::{HealthMonitor, connections::Connection},
     access::Access,
     page_data::PageData,
+    trust::TrustReader,
     view::{Part, parts},
 };
 
@@ -48,6 +49,7 @@ pub struct StatusPage {
     /// Ends `/events`.
     pub stop: CancellationToken,
     rendered: Mutex<Option<RenderedPage>>,
+    trust: TrustReader,
 }
 
 /// The page as it was last rendered.
@@ -62,7 +64,8 @@ impl StatusPage {
     /// Returns a page that has read nothing yet. `stop` ends `/events`.
     pub fn new(monitor: Arc<HealthMonitor>, access: Access, stop: CancellationToken) -> StatusPage {
         let listeners = Arc::new(Semaphore::new(LISTENERS_MAX));
-        StatusPage { monitor, access, listeners, stop, rendered: Mutex::default() }
+        let (rendered, trust) = Default::default();
+        StatusPage { monitor, access, listeners, stop, rendered, trust }
     }
 
     /// Returns true if another browser may follow the page.
@@ -77,7 +80,11 @@ impl StatusPage {
             return page.clone();
         }
         let sync_status = self.monitor.sync_status().await;
-        let data = PageData::new(&self.monitor, &sync_status, self.monitor.clock.now_ms());
+        let mut data = PageData::new(&self.monitor, &sync_status, self.monitor.clock.now_ms());
+        if let Ok(status) = sync_status.as_ref() {
+            let known = self.trust.get(&self.monitor.settings, status, data.current_job.is_some()).await;
+            data.untrusted.clone_from(&known.rows);
+        }
         let parts = parts(&data);
         let page = RenderedPage { rendered: Instant::now(), data: Arc::new(data), parts: Arc::new(parts) };
         *cached = Some(page.clone());

@@ -8,6 +8,7 @@ mod access;
 mod live;
 mod page_data;
 mod tables;
+mod trust;
 mod view;
 
 use std::{sync::Arc, time::Duration};

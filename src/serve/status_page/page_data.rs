@@ -9,14 +9,16 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::{
-    model::{DAY_MS, Scope, TimeParts, format_duration},
+    model::{DAY_MS, Scope, TimeParts, Untrusted, format_duration},
     pipeline::{DriftReport, Reading, ScopeBacklog},
     report::{CoverageState, ScopeCoverage, format::day_text, squares::class},
-    sync_status::{HealthReason, Run, RunSummary, Status, lag_secs},
+    sync_status::{HealthReason, HealthSummary, Run, RunSummary, Status, lag_secs},
 };
 
 use super::super::{HealthMonitor, ServeState, monitoring::StatusResult};
 
+/// Columns of the progress line on the page.
+const LINE_COLUMNS: usize = 120;
 /// Maximum drift entries of one run.
 const DRIFT_MAX: usize = 10;
 /// Maximum scopes on the page.
@@ -68,22 +70,15 @@ pub(super) fn age(secs: i64) -> String {
     if secs >= 0 { format!("{length} ago") } else { format!("in {length}") }
 }
 
-/// The health in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum HealthSummary {
-    Healthy,
-    /// No run has ended yet, and nothing failed.
-    NoRunYet,
-    NeedsALook,
-    Failing,
-}
-
 /// Everything that the page shows.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct PageData {
     pub now: Timestamp,
     pub version: &'static str,
+    /// The host and the environment of the service, and the name of the machine on which `serve` runs.
+    pub service: String,
+    pub environment: String,
+    pub host: String,
     /// When this `serve` started.
     pub started_at: Timestamp,
     #[serde(rename = "verdict")]
@@ -104,6 +99,8 @@ pub(super) struct PageData {
     pub streams_left_out: usize,
     /// Newest first.
     pub runs: Vec<RunDetails>,
+    /// What is known against the data; `None` while the warehouse cannot be read.
+    pub untrusted: Option<Vec<Untrusted>>,
     pub rate_limit: RateLimit,
     pub deliveries: Deliveries,
 }
@@ -200,6 +197,8 @@ pub(super) struct RateLimit {
 /// The webhook deliveries.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Deliveries {
+    /// False if no webhooks are received.
+    pub are_received: bool,
     /// The number of deliveries that are not in the warehouses yet.
     pub pending: u64,
     pub pending_bytes: u64,
@@ -218,17 +217,14 @@ impl PageData {
         let (state, scopes) = (&monitor.state, &sync_status.backlog);
         let daemon = state.status();
         let progress = state.progress();
-        let summary = match () {
-            () if !health.is_healthy() => HealthSummary::Failing,
-            () if health.has("never_ran") => HealthSummary::NoRunYet,
-            () if !health.reasons.is_empty() => HealthSummary::NeedsALook,
-            () => HealthSummary::Healthy,
-        };
         PageData {
             now: Timestamp(now_ms),
             version: env!("CARGO_PKG_VERSION"),
+            service: monitor.settings.service.host(),
+            environment: monitor.settings.service.environment.clone(),
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             started_at: Timestamp(state.started_ms),
-            health: summary,
+            health: health.summary(),
             reasons: health.reasons,
             current_job: current_job(state, sync_status, progress.as_ref()),
             schedule: daemon.schedule.expression,
@@ -240,8 +236,10 @@ impl PageData {
             streams: scopes.iter().take(SCOPES_MAX).map(|backlog| scope_calendar(backlog, sync_status)).collect(),
             streams_left_out: scopes.len().saturating_sub(SCOPES_MAX),
             runs: sync_status.recent_runs.iter().map(run_details).collect(),
+            untrusted: None,
             rate_limit: rate_limit(sync_status, daemon.rate_limited_until_ms, progress.as_ref(), now_ms),
             deliveries: Deliveries {
+                are_received: monitor.settings.serve.webhook.is_some(),
                 pending: daemon.pending.deliveries,
                 pending_bytes: daemon.pending.bytes,
                 oldest_at: daemon.pending.oldest_ms.map(Timestamp),
@@ -259,7 +257,7 @@ fn current_job(state: &ServeState, sync_status: &Status, progress: Option<&Readi
             command: job.command.to_owned(),
             since: Some(Timestamp(job.since_ms)),
             is_elsewhere: false,
-            line: progress.map(Reading::line),
+            line: progress.map(|reading| reading.line(LINE_COLUMNS)),
             progress: progress.cloned(),
         });
     }

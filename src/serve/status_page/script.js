@@ -123,7 +123,7 @@ function showMessage({ parts = {}, live }) {
     replace(old, html);
   }
   const word = document.querySelector("#verdict .word")?.lastChild?.textContent.trim();
-  if (word) document.title = `${word}: studysync`;
+  if (word) document.title = document.title.replace(/^[^:]*/, word);
   if (live === true) say("Live.", false);
   if (live === false) say("The connection is lost; the page is out of date. Reconnecting.", true);
 }

@@ -24,6 +24,8 @@ const LEFT: i64 = 34;
 const TOP: i64 = 18;
 /// The named rows: row from the top, name.
 const ROW_NAMES: [(i64, &str); 3] = [(0, "Mon"), (2, "Wed"), (4, "Fri")];
+/// Maximum failed runs whose reason is shown in the open.
+const FAILURES_SHOWN_MAX: usize = 3;
 /// Maximum rows of the table of days.
 const RANGES_MAX: usize = 40;
 
@@ -189,14 +191,22 @@ pub(super) fn mark(kind: &str) -> &'static str {
     }
 }
 
-/// Renders the reasons why runs did not end as done.
+/// Renders the reasons why runs did not end as done: those of the newest failed runs in the open.
 fn reasons(runs: &[RunDetails]) -> Markup {
-    let with_reason: Vec<&RunDetails> = runs.iter().filter(|run| run.summary.reason.is_some()).collect();
+    let (failed, others): (Vec<&RunDetails>, Vec<&RunDetails>) =
+        runs.iter().filter(|run| run.summary.reason.is_some()).partition(|run| run.summary.is_failure());
+    let (shown, older) = failed.split_at(failed.len().min(FAILURES_SHOWN_MAX));
+    let folded: Vec<&RunDetails> = older.iter().chain(&others).copied().collect();
+    let why = |run: &RunDetails| html! { li { (started(run)) ": " bdi { (run.summary.sentence()) } } };
     html! {
-        @if !with_reason.is_empty() {
+        @if !shown.is_empty() {
+            h3 { "Why runs failed" }
+            ul.whys { @for run in shown { (why(run)) } }
+        }
+        @if !folded.is_empty() {
             details {
-                summary { "Why runs did not end as done" }
-                ul.whys { @for run in with_reason { li { (started(run)) ": " bdi { (run.summary.sentence()) } } } }
+                summary { "Why other runs did not end as done" }
+                ul.whys { @for run in folded { (why(run)) } }
             }
         }
     }

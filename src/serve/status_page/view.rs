@@ -6,13 +6,14 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use crate::{
     model::format_duration,
     report::{format::sanitized, squares::legend},
-    sync_status::HealthReason,
+    sync_status::{HealthReason, HealthSummary},
 };
 
 use super::{
     access::AccessDenied,
-    page_data::{CurrentJob, Deliveries, HealthSummary, PageData, RateLimit, ScopeCalendar, Timestamp, age},
+    page_data::{CurrentJob, Deliveries, PageData, RateLimit, ScopeCalendar, Timestamp, age},
     tables::{COVERAGE_STATES, calendar, count, mark, rejects, runs},
+    trust::trust,
 };
 
 /// The name of the part in the page's head.
@@ -37,6 +38,7 @@ pub(super) fn parts(data: &PageData) -> Vec<Part> {
         part("under-way", "Under way", current_job(data)),
         part("schedule", "Next run and last success", schedule(data)),
         part("streams", "Coverage", streams(data)),
+        part("trust", "Known against the data", trust(data.untrusted.as_deref())),
         part("runs", "Last runs", runs(&data.runs)),
         part("rejects", "Rejects and drift", rejects(&data.runs)),
         part("rate-limit", "The service's rate limit", rate_limit(&data.rate_limit, data.now)),
@@ -51,7 +53,7 @@ pub(super) fn page(data: &PageData, parts: &[Part]) -> Markup {
         html lang="en" {
             head {
                 (common_head())
-                title { (word(data.health)) ": studysync" }
+                title { (data.health) ": studysync " (sanitized(&data.environment)) }
                 script type="module" src="status.js" {}
                 // Without a script the browser reloads the page.
                 noscript { meta http-equiv="refresh" content="10"; }
@@ -60,6 +62,7 @@ pub(super) fn page(data: &PageData, parts: &[Part]) -> Markup {
                 header {
                     p.kicker { "studysync serve" }
                     h1 { "Status" }
+                    p { "Service " (sanitized(&data.service)) ", environment " (sanitized(&data.environment)) ", on host " (sanitized(&data.host)) }
                     p.meta {
                         @for part in parts.iter().filter(|part| part.name == AS_OF) { (PreEscaped(&part.html)) }
                         ", version " (data.version) ", running since " (data.started_at.markup()) ". All times are UTC. "
@@ -132,15 +135,6 @@ fn section(name: &str, heading: &str, content: &Markup) -> Markup {
     }
 }
 
-fn word(health: HealthSummary) -> &'static str {
-    match health {
-        HealthSummary::Healthy => "Healthy",
-        HealthSummary::NoRunYet => "No run yet",
-        HealthSummary::NeedsALook => "Needs a look",
-        HealthSummary::Failing => "Failing",
-    }
-}
-
 fn health(data: &PageData) -> Markup {
     let kind = match data.health {
         HealthSummary::Healthy => "good",
@@ -149,7 +143,7 @@ fn health(data: &PageData) -> Markup {
     };
     html! {
         div class={ "verdict " (kind) } {
-            p.word { span.mark aria-hidden="true" { (mark(kind)) } " " (word(data.health)) }
+            p.word { span.mark aria-hidden="true" { (mark(kind)) } " " (data.health) }
             @if data.reasons.is_empty() { p { "Runs succeed, no stream is too far behind, and deliveries can be stored." } }
             @else { ul.reasons { @for reason in &data.reasons { (reason_item(reason)) } } }
             @if data.failures_in_a_row > 1 { p.meta { (data.failures_in_a_row) " runs have failed in a row." } }
@@ -246,8 +240,15 @@ fn stream(scope: &ScopeCalendar, data: &PageData) -> Markup {
             p {
                 @match (scope.lag_secs, scope.complete_until) {
                     (Some(lag), Some(until)) => {
-                        strong { (format_duration(lag.unsigned_abs())) " behind" }
-                        @if let Some(allowed) = allowed { " (" (format_duration(allowed)) " allowed)" }
+                        @match allowed {
+                            Some(allowed) if lag.unsigned_abs() <= allowed => {
+                                strong { "On time" } " (lag " (format_duration(lag.unsigned_abs())) ", " (format_duration(allowed)) " allowed)"
+                            }
+                            Some(allowed) => {
+                                strong { (format_duration(lag.unsigned_abs())) " behind" } " (" (format_duration(allowed)) " allowed)"
+                            }
+                            None => strong { (format_duration(lag.unsigned_abs())) " behind" },
+                        }
                         @match scope.complete_from {
                             Some(from) => { "; read from " (from.markup()) " to " (until.markup()) },
                             None => { "; always read completely, last up to " (until.markup()) },
@@ -282,7 +283,11 @@ fn rate_limit(limit: &RateLimit, now: Timestamp) -> Markup {
 
 /// Renders the counts of webhook deliveries.
 fn deliveries(deliveries: &Deliveries, data: &PageData) -> Markup {
+    if !deliveries.are_received && deliveries.pending == 0 {
+        return html! { p.nothing { "Webhooks are off (" code { "webhook" } " under " code { "[serve]" } "). Runs of the schedule find the same records." } };
+    }
     html! {
+        @if !deliveries.are_received { p.nothing { "Webhooks are off; earlier deliveries still wait." } }
         dl.facts {
             div {
                 dt { "Waiting for the warehouses" }

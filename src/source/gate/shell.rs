@@ -128,6 +128,16 @@ impl Gate {
         }
     }
 
+    /// Records the failure that the next retry delay follows, in few words.
+    pub fn waits_because(&self, cause: String) {
+        self.state().wait_cause = Some(cause);
+    }
+
+    /// Returns the failure before the latest block or retry delay; `None` before the first one.
+    pub fn wait_cause(&self) -> Option<String> {
+        self.state().wait_cause.clone()
+    }
+
     /// Waits before the caller retries one request. Other callers are not delayed. Fails at once if the wait exceeds
     /// the patience or the deadline.
     pub async fn retry_delay(&self, wait: Duration) -> Result<(), Stop> {
@@ -219,6 +229,7 @@ impl Permit {
         let (now, random) = (Instant::now(), self.gate.rng().fraction());
         let waiting = self.gate.state().rate_limited(&self.ticket, now, retry_after, status == 429, random);
         if let Some(RequestWait { until, reason }) = waiting {
+            self.gate.waits_because(status.to_string());
             let until_ms = self.gate.epoch_ms(until, now);
             let is_retry_after = reason == WaitReason::RateLimited;
             if is_retry_after {

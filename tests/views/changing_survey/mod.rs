@@ -152,7 +152,14 @@ fn assert_wordings(known: &Known, warehouse: &Warehouse, night: i64, what: &dyn 
         .iter()
         .flat_map(|period| ["", "_latest"].map(|suffix| format!("nps_by_{period}_per_question{suffix}")))
         .collect();
-    let others = ["likert_distribution", "likert_top_two", "choice_share", "matrix_distribution", "rank_summary"];
+    let others = [
+        "nps_per_question",
+        "likert_distribution",
+        "likert_top_two",
+        "choice_share",
+        "matrix_distribution",
+        "rank_summary",
+    ];
     relations.extend(others.map(str::to_owned));
     relations.extend(["maxdiff_scores", "skips", "survey_funnel", &changes].map(str::to_owned));
     for relation in relations {

@@ -1,0 +1,80 @@
+//! `studysync config`: shows the settings that a command would use.
+
+use clap::{Args, Subcommand};
+
+use crate::config::{EffectiveSetting, EffectiveSettings, effective};
+
+use super::{CommandError, Context, flags::LocationArgs};
+
+/// Column of the origins, if the values are short enough.
+const ORIGIN_COLUMN: usize = 48;
+
+/// Shows the settings in effect.
+///
+/// Exit codes: those of the subcommand, see `studysync config show --help`.
+#[derive(Args, Debug)]
+pub(super) struct ConfigArgs {
+    #[command(subcommand)]
+    command: ConfigCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    Show(ShowArgs),
+}
+
+/// Prints every setting with its value and where the value comes from.
+///
+/// A value comes from a flag, an environment variable, a line of the configuration file, or the default. The first of
+/// them wins. Secrets are never printed. The file is the one of --config, else of STUDYSYNC_CONFIG, else
+/// ./studysync.toml, else /etc/studysync/studysync.toml.
+///
+/// Exit codes: 0 printed; 1 cannot be printed; 2 usage or configuration.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  studysync config show
+  studysync config show --json --config /etc/studysync/studysync.toml")]
+pub(super) struct ShowArgs {
+    /// Print one JSON object on stdout
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    locations: LocationArgs,
+}
+
+pub(super) fn run(args: &ConfigArgs, context: Context) -> Result<u8, CommandError> {
+    let ConfigCommand::Show(args) = &args.command;
+    let overrides = args.locations.overrides(&context);
+    let shown = effective(overrides)?;
+    context.printer.print_value(args.json, &shown, describe)?;
+    Ok(0)
+}
+
+/// Returns the settings as TOML, with the origins as comments.
+fn describe(EffectiveSettings { config, settings }: &EffectiveSettings) -> String {
+    let mut text = match config {
+        Some(path) => format!("# configuration: {}\n", path.display()),
+        None => "# no configuration file: `studysync init` writes one\n".to_owned(),
+    };
+    let mut table = "";
+    for setting in settings {
+        if table != setting.table {
+            table = &setting.table;
+            text += &format!("\n[{table}]\n");
+        }
+        text += &line(setting);
+    }
+    text
+}
+
+fn line(EffectiveSetting { key, value, from, is_hidden, .. }: &EffectiveSetting) -> String {
+    match value {
+        None => format!("# {key} is not set\n"),
+        Some(note) if *is_hidden => format!("# {key} {note}, {from}\n"),
+        Some(value) => {
+            let assignment = format!("{key} = {value}");
+            format!("{assignment:<ORIGIN_COLUMN$}  # {from}\n")
+        }
+    }
+}

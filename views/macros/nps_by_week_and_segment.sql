@@ -1,0 +1,48 @@
+-- NPS of every question by week and segment.
+--
+-- Call it as a table: FROM nps_by_week_and_segment('attribute:plan'), or FROM nps_by_week_and_segment('browser', answers_min := 30).
+-- One row: one segment of one question of one survey in one week. Order by survey_id, question_id, segment_value, week. Left out:
+-- skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished. A segment with
+-- fewer answers in the week than answers_min has its count and no figure. Standard error as in nps_by_week.
+--
+-- Parameters:
+--   segment: How to divide the answers into segments; see answer_segments.
+--   answers_min := 5: Minimum answers of a segment in a week; smaller ones have no figures.
+--
+-- Columns:
+--   week: The Monday with which the week begins (ISO weeks), in the report time zone.
+--   survey_id: The survey; NULL when the answers name none.
+--   question_id: The question.
+--   survey_name: Name of the survey; NULL when it is not known.
+--   segment_value: The segment; NULL when it is not known.
+--   responses: Answers that count.
+--   promoters: Those with 9 or 10; NULL in a small segment.
+--   passives: Those with 7 or 8; NULL in a small segment.
+--   detractors: Those with 0 to 6; NULL in a small segment.
+--   nps: 100 * (promoters - detractors) / responses: -100 to 100; NULL in a small segment.
+--   standard_error: Standard error of nps, in its unit; NULL for a single answer and in a small segment.
+--   not_requested: What no run requested, so that the segments are unknown: with_meta, with_urls, with_snapshots,
+--     with_custom_metadata or users; NULL if it was requested.
+WITH counted AS (
+    SELECT
+        answer.week, answer.survey_id, answer.question_id, cut.segment_value, any_value(cut.not_requested) AS not_requested, count(*) AS responses,
+        count(*) FILTER (answer.score >= 9) AS promoters,
+        count(*) FILTER (answer.score BETWEEN 7 AND 8) AS passives,
+        count(*) FILTER (answer.score <= 6) AS detractors
+    FROM nps_answers AS answer
+    JOIN answer_segments(segment) AS cut
+        ON cut.response_group_uid = answer.response_group_uid AND cut.question_id = answer.question_id
+    GROUP BY ALL
+)
+SELECT
+    counted.week, counted.survey_id, counted.question_id, survey.name AS survey_name, counted.segment_value, counted.responses,
+    CASE WHEN responses >= answers_min THEN promoters END AS promoters,
+    CASE WHEN responses >= answers_min THEN passives END AS passives,
+    CASE WHEN responses >= answers_min THEN detractors END AS detractors,
+    CASE WHEN responses >= answers_min THEN 100 * (promoters - detractors)::DOUBLE / responses END AS nps,
+    CASE WHEN responses >= answers_min THEN
+        100 * sqrt(greatest(promoters + detractors - (promoters - detractors)::DOUBLE ** 2 / responses, 0)
+            / nullif(responses - 1, 0) / responses) END AS standard_error,
+    counted.not_requested
+FROM counted
+LEFT JOIN surveys AS survey ON survey.id = counted.survey_id

@@ -1,0 +1,13 @@
+-- The report time zone: how far its local time is ahead of UTC, from one change of the clock to the next.
+--
+-- One row: one offset; UTC has a single one. Join it to a time, for days of your own:
+-- at >= coalesce(valid_from, at) AND at < coalesce(valid_to, TIMESTAMP 'infinity'), then at + to_seconds(offset_seconds) is the local time.
+-- Days, weeks and months of the other views are of this zone: [warehouse] report_time_zone, or --time-zone.
+-- Left out: changes of the clock before 1970 and from 2100. Stored times stay UTC.
+--
+-- Columns:
+--   time_zone: Name of the zone in the IANA database.
+--   valid_from: Start, UTC; NULL: from the beginning.
+--   valid_to: End, exclusive, UTC; NULL: until the end.
+--   offset_seconds: Local time minus UTC, in seconds.
+{offsets}
