@@ -11,6 +11,8 @@ use crate::{
     serve::ServeError,
 };
 
+use super::terminal::{styled_error, styled_hint, wrapped_for_terminal};
+
 /// The exit codes in the help of the program.
 pub(super) const ALL_CODES: &str = "Exit codes: 0 done; 1 failed; 2 usage or configuration; 3 done, but something needs attention; \
      4 key refused; 5 another run holds the lease; 6 stopped early, resumable; 130 interrupted, resumable.";
@@ -113,15 +115,13 @@ impl CommandError {
     }
 }
 
-/// Writes an error and its hint, each on one line.
+/// Writes an error and its hint, each on one line. On a terminal, long lines are wrapped.
 pub(super) fn write_error(out: &mut impl io::Write, error: &str, hint: Option<&str>) -> io::Result<()> {
-    let styles = clap::builder::Styles::styled();
-    let (red, green) = (styles.get_error(), styles.get_valid());
-    writeln!(out, "{red}error:{red:#} {error}")?;
-    match hint {
-        Some(text) => writeln!(out, "{green}hint:{green:#} {text}"),
-        None => Ok(()),
-    }
+    let hint = hint.map(|hint| format!("{} {hint}\n", styled_hint("hint:"))).unwrap_or_default();
+    let error = format!("{} {error}\n", styled_error("error:"));
+    // A message of several lines is not wrapped: that of a SQL error points at columns.
+    let error = if error.trim_end().contains('\n') { error } else { wrapped_for_terminal(&error) };
+    write!(out, "{error}{}", wrapped_for_terminal(&hint))
 }
 
 impl Fault for CommandError {

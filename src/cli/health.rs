@@ -11,12 +11,7 @@ use serde_json::Value;
 
 use crate::model::format_duration;
 
-use super::{
-    CommandError, Context,
-    flags::LocationArgs,
-    http::request,
-    printer::{outcome_words, wrapped},
-};
+use super::{CommandError, Context, flags::LocationArgs, http::request, printer::outcome_words, terminal::wrapped};
 
 /// Time limit for connecting, and for each read and each write.
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -28,6 +28,7 @@ mod service_profile;
 mod signals;
 mod status;
 mod sync;
+mod terminal;
 mod users;
 mod verify;
 mod warehouse;

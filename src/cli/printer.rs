@@ -11,7 +11,10 @@ use serde::Serialize;
 
 use crate::files::{Access, Output};
 
-use super::CommandError;
+use super::{
+    CommandError,
+    terminal::{styled_hint, wrapped_for_terminal},
+};
 
 /// The global options of the command line, and the outputs for data and messages.
 pub(super) struct Context {
@@ -27,7 +30,7 @@ impl Context {
     /// Writes a message for people to stderr, unless `--quiet` is set.
     pub fn message(&self, text: &str) {
         if !self.is_quiet {
-            self.progress.suspend(|| write_stderr(text));
+            self.progress.suspend(|| write_stderr(&wrapped_for_terminal(text)));
         }
     }
 
@@ -87,11 +90,20 @@ impl Printer {
         Self { _private: () }
     }
 
-    /// Writes a text, and a line end if the text has none. Succeeds if the reader has closed the pipe: the exit code of
-    /// a command that failed must not become 0 because nobody reads its report.
+    /// Writes a text for people as [`Printer::print`] does. On a terminal, breaks long lines at blanks.
+    pub fn print_wrapped(&self, text: &str) -> Result<(), CommandError> {
+        self.print(&wrapped_for_terminal(text))
+    }
+
+    /// Writes a text, and a line end if the text has none. Removes colours unless stdout shows them. Succeeds if the
+    /// reader has closed the pipe: the exit code of a command that failed must not become 0 because nobody reads its
+    /// report.
     pub fn print(&self, text: &str) -> Result<(), CommandError> {
         let written = self.write(|out| {
-            out.write_all(text.as_bytes())?;
+            match anstream::AutoStream::choice(&io::stdout()) {
+                anstream::ColorChoice::Never => write!(out, "{}", anstream::adapter::strip_str(text))?,
+                _ => out.write_all(text.as_bytes())?,
+            }
             if !text.ends_with('\n') {
                 out.write_all(b"\n")?;
             }
@@ -116,7 +128,7 @@ impl Printer {
         value: &T,
         describe: impl FnOnce(&T) -> String,
     ) -> Result<(), CommandError> {
-        if is_json { self.print_json(value) } else { self.print(&describe(value)) }
+        if is_json { self.print_json(value) } else { self.print_wrapped(&describe(value)) }
     }
 
     /// Calls `write` with a buffered stdout, and returns its value.
@@ -135,9 +147,10 @@ impl Printer {
     }
 }
 
-/// Writes a text to stderr. A failure is ignored, because the exit code still shows the result.
+/// Writes a text to stderr. Removes colours unless stderr shows them. A failure is ignored, because the exit code still
+/// shows the result.
 pub(super) fn write_stderr(text: &str) {
-    io::stderr().write_all(text.as_bytes()).ok();
+    anstream::stderr().write_all(text.as_bytes()).ok();
 }
 
 /// Calls `write` with the file, or with stdout if there is no file, and returns its value.
@@ -185,49 +198,10 @@ pub(super) fn stopped_line(reason: Option<&String>) -> String {
 
 /// Returns the line with the hint of a failure; empty without a hint.
 pub(super) fn hint_line(hint: Option<&str>) -> String {
-    hint.map(|hint| format!("    hint: {hint}\n")).unwrap_or_default()
+    hint.map(|hint| format!("    {} {hint}\n", styled_hint("hint:"))).unwrap_or_default()
 }
 
 /// Returns an outcome's name without underscores: `needs a look`.
 pub(super) fn outcome_words(outcome: &str) -> String {
     outcome.replace('_', " ")
-}
-
-/// Columns of a line of text for people.
-const WIDTH: usize = 80;
-
-/// Wraps a text at spaces. `first` is the indent of the first line, and `next` that of all further lines. A word that
-/// is longer than a line gets a separate line.
-pub(super) fn wrapped(text: &str, first: &str, next: &str) -> String {
-    let (mut lines, mut line, mut has_word) = (String::new(), first.to_owned(), false);
-    for word in text.split(' ') {
-        if has_word && line.chars().count() + 1 + word.chars().count() > WIDTH {
-            lines.push_str(line.trim_end());
-            lines.push('\n');
-            (line, has_word) = (next.to_owned(), false);
-        }
-        if has_word {
-            line.push(' ');
-        }
-        line.push_str(word);
-        has_word = true;
-    }
-    lines.push_str(line.trim_end());
-    lines.push('\n');
-    lines
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_line_is_longer_than_a_terminal() {
-        let words = "word ".repeat(60);
-        for line in wrapped(&format!("{:<24} {words}", "name"), "  ", "     ").lines() {
-            assert!(line.chars().count() <= WIDTH && !line.ends_with(' '), "{line}");
-        }
-        assert_eq!(wrapped("", "  ", "  "), "\n");
-        assert_eq!(wrapped(&"x".repeat(100), "", ""), format!("{}\n", "x".repeat(100)));
-    }
 }

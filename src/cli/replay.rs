@@ -12,7 +12,7 @@ use crate::{
 use super::{
     CommandError, Context,
     flags::{LocationArgs, StreamArgs, check_range, parse_moment},
-    printer::outcome_words,
+    printer::{counted, outcome_words},
     progress,
     signals::SignalHandler,
 };
@@ -106,11 +106,11 @@ fn progress_text(progress: &ReplayProgress, elapsed_secs: u64) -> String {
 fn summary(report: &ReplayReport) -> String {
     let done = &report.replayed;
     let mut text = format!(
-        "replay {}: {} scans, {} pages, {} records in {:.1} s, no requests\n",
+        "replay {}: {}, {}, {} in {:.1} s, no requests\n",
         outcome_words(report.header.outcome.name()),
-        done.scans,
-        done.pages,
-        done.records,
+        counted(done.scans, "scan"),
+        counted(done.pages, "page"),
+        counted(done.records, "record"),
         report.header.secs()
     );
     for warehouse in &done.warehouses {

@@ -6,9 +6,13 @@ use comfy_table::{ColumnConstraint, ContentArrangement, Table as Grid, Width, pr
 use crate::{
     model::TimeZone,
     schema::{Column, Dictionary, parquet_views_sql, set_report_time_zone},
+    wrapping::wrapped_lines,
 };
 
-use super::{CommandError, Context, query::terminal_width};
+use super::{
+    CommandError, Context,
+    terminal::{COLUMNS, terminal_width},
+};
 
 /// Prints the data dictionary: tables, views and columns.
 ///
@@ -24,9 +28,9 @@ pub(super) struct SchemaArgs {
     #[arg(value_name = "TABLE")]
     names: Vec<String>,
 
-    /// Format [default: text on a terminal, else md]
-    #[arg(long, value_enum)]
-    format: Option<Format>,
+    /// Format
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
 
     /// Time zone of days and weeks in the views, such as Europe/Berlin [default: UTC]
     #[arg(long, value_name = "ZONE")]
@@ -35,7 +39,7 @@ pub(super) struct SchemaArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// Text for a terminal: the list of tables and views; with names, their columns
+    /// Text for people: the list of tables and views; with names, their columns
     Text,
     /// Markdown
     Md,
@@ -52,15 +56,14 @@ pub(super) fn run(args: &SchemaArgs, context: Context) -> Result<u8, CommandErro
     if let Some(zone) = args.time_zone {
         set_report_time_zone(zone);
     }
-    let default = if context.printer.is_terminal() { Format::Text } else { Format::Md };
-    let format = args.format.unwrap_or(default);
+    let format = args.format;
     if format == Format::Parquet && !args.names.is_empty() {
         return Err(CommandError::Usage("--format parquet prints one script for all tables: name no table".to_owned()));
     }
     let dictionary = Dictionary::of(&args.names).map_err(CommandError::Usage)?;
     let text = match format {
-        Format::Text if args.names.is_empty() => overview(&dictionary),
-        Format::Text => details(&dictionary),
+        Format::Text if args.names.is_empty() => wrapped_lines(&overview(&dictionary), width().into()),
+        Format::Text => wrapped_lines(&details(&dictionary), width().into()),
         Format::Md => dictionary.markdown(),
         Format::Sql => dictionary.sql(),
         Format::Parquet => parquet_views_sql(),
@@ -70,11 +73,15 @@ pub(super) fn run(args: &SchemaArgs, context: Context) -> Result<u8, CommandErro
     Ok(0)
 }
 
+fn width() -> u16 {
+    terminal_width().unwrap_or(COLUMNS)
+}
+
 /// Returns a line for each table and view.
 fn overview(dictionary: &Dictionary) -> String {
-    let mut tables = grid(terminal_width());
+    let mut tables = grid(width());
     tables.add_rows(dictionary.tables().iter().map(|table| [&table.name, &table.grain]));
-    let mut views = grid(terminal_width());
+    let mut views = grid(width());
     views.add_rows(dictionary.views().iter().map(|view| [&view.name, &view.comment]));
     format!("Tables, and the meaning of one row:\n{tables}\n\nViews:\n{views}\n\nColumns: studysync schema TABLE\n")
 }
@@ -90,7 +97,7 @@ fn details(dictionary: &Dictionary) -> String {
             table.grain,
             table.key.join(", ")
         ));
-        let mut columns = grid(terminal_width());
+        let mut columns = grid(width());
         columns.add_rows(
             table.columns.iter().map(|column| [column.name.clone(), type_of(column), column.comment.clone()]),
         );
@@ -98,7 +105,7 @@ fn details(dictionary: &Dictionary) -> String {
     }
     for view in dictionary.views() {
         text.push_str(&format!("{}{}: {}\n{}\n", view.name, view.call(), view.comment, view.notes.join("\n")));
-        let mut columns = grid(terminal_width());
+        let mut columns = grid(width());
         columns.add_rows(view.parameters.iter().chain(&view.columns).map(|column| [&column.name, &column.comment]));
         text.push_str(&format!("{columns}\n\n"));
     }
@@ -115,12 +122,12 @@ fn type_of(column: &Column) -> String {
 const WRAPPED_COLUMNS_MIN: u16 = 48;
 
 /// Returns an empty grid, whose first column is never narrower than a name and whose other columns wrap. A terminal
-/// that is very narrow, or whose width is not known, gets lines that do not wrap.
-fn grid(terminal_columns: Option<u16>) -> Grid {
+/// that is very narrow gets lines that are wrapped later.
+fn grid(terminal_columns: u16) -> Grid {
     let mut grid = Grid::new();
     grid.load_preset(presets::NOTHING);
-    if let Some(columns) = terminal_columns.filter(|columns| *columns >= WRAPPED_COLUMNS_MIN) {
-        grid.set_content_arrangement(ContentArrangement::Dynamic).set_width(columns);
+    if terminal_columns >= WRAPPED_COLUMNS_MIN {
+        grid.set_content_arrangement(ContentArrangement::Dynamic).set_width(terminal_columns);
     }
     grid.set_constraints([ColumnConstraint::LowerBoundary(Width::Fixed(24))]);
     grid
@@ -137,9 +144,9 @@ mod tests {
             grid.add_rows([["responses", "one answered question of a person"], ["a_name_of_24_characters_", "b"]]);
             grid.to_string()
         };
-        assert_eq!(text(None).lines().count(), 2, "no width is known, so nothing wraps");
+        assert_eq!(text(WRAPPED_COLUMNS_MIN - 1).lines().count(), 2, "too narrow for columns");
         for columns in 1..200 {
-            assert!(text(Some(columns)).contains("responses"), "{columns}");
+            assert!(text(columns).contains("responses"), "{columns}");
         }
     }
 }

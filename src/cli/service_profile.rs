@@ -9,7 +9,7 @@ use crate::{
     pipeline::Measured,
 };
 
-use super::printer::{counted, wrapped};
+use super::{printer::counted, terminal::wrapped};
 
 /// Columns of a behaviour's name.
 const NAME_WIDTH: usize = 24;

@@ -22,9 +22,10 @@ use super::{
     CommandError, Context,
     flags::{LimitArgs, LocationArgs, SelectionArgs, SettingsBuilder, check_range, parse_moment},
     plan::{self, PlanArgs, RunSelection},
-    printer::{hint_line, nonzero_counts, outcome_words, stopped_line},
+    printer::{counted, hint_line, nonzero_counts, outcome_words, stopped_line},
     progress,
     signals::{SignalHandler, next_signal},
+    terminal::styled_error,
 };
 
 /// Pulls new data and re-scans closed windows: the nightly job.
@@ -239,19 +240,25 @@ fn recordings_line(recordings: RecordingsReport) -> String {
 /// Maximum lines of drift in a summary. The JSON lists more.
 const DRIFT_LINES_MAX: usize = 20;
 
+fn refusals_line(report: &RunReport) -> String {
+    let refusals = report.requests.by_status.get(&429).copied().unwrap_or_default();
+    if refusals == 0 {
+        return String::new();
+    }
+    let waited_ms = report.header.time_ms.told_to_wait + report.header.time_ms.chose_to_wait;
+    let waited_secs = waited_ms as f64 / 1000.0;
+    format!("  rate limit: {}, waited {waited_secs:.1} s\n", counted(refusals, "refusal"))
+}
+
 fn summary(report: &RunReport) -> String {
     let mut text = format!(
-        "{} {}: {} requests in {:.1} s\n",
+        "{} {}: {} in {:.1} s\n",
         report.header.command,
         outcome_words(report.header.outcome.name()),
-        report.requests.total,
+        counted(report.requests.total, "request"),
         report.header.secs()
     );
-    let refusals = report.requests.by_status.get(&429).copied().unwrap_or_default();
-    if refusals > 0 {
-        let waited_ms = report.header.time_ms.told_to_wait + report.header.time_ms.chose_to_wait;
-        text.push_str(&format!("  rate limit: {refusals} refusals, waited {:.1} s\n", waited_ms as f64 / 1000.0));
-    }
+    text.push_str(&refusals_line(report));
     for (name, stream) in &report.streams {
         let counts = &stream.counts;
         let counts = nonzero_counts(&[
@@ -266,7 +273,11 @@ fn summary(report: &RunReport) -> String {
             (counts.rejected, "REJECTED"),
             (counts.collisions, "COLLISIONS"),
         ]);
-        let scans = format!("{} {}", stream.windows, if *name == "users" { "batches" } else { "windows" });
+        let scans = match (*name, stream.windows) {
+            ("users", 1) => "1 batch".to_owned(),
+            ("users", batches) => format!("{batches} batches"),
+            (_, windows) => counted(windows, "window"),
+        };
         let result = match (stream.reached, counts) {
             (Reached::None, _) => "not reached".to_owned(),
             (Reached::All, None) => format!("{scans}: nothing to do"),
@@ -281,7 +292,13 @@ fn summary(report: &RunReport) -> String {
         text.push_str(&format!("  drift: {line}\n"));
     }
     for failure in &report.failures {
-        text.push_str(&format!("  FAILED {} {}: {}\n", failure.stream, failure.window, failure.error));
+        text.push_str(&format!(
+            "  {} {} {}: {}\n",
+            styled_error("FAILED"),
+            failure.stream,
+            failure.window,
+            failure.error
+        ));
         text.push_str(&hint_line(failure.hint.as_deref()));
     }
     for note in &report.notes {

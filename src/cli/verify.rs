@@ -12,9 +12,10 @@ use crate::{
 use super::{
     CommandError, Context,
     flags::{LimitArgs, LocationArgs, SelectionArgs, check_range, parse_moment, warn_of_unknown_surveys},
-    printer::{hint_line, scope_name},
+    printer::{counted, hint_line, scope_name},
     progress,
     signals::SignalHandler,
+    terminal::styled_error,
 };
 
 /// Keys that are listed by default for each window and kind of difference.
@@ -107,7 +108,7 @@ fn describe(report: &VerifyReport) -> String {
             range.start, range.end, window.last_read, window.service_rows
         ));
         for (name, differences) in window.warehouses.iter().filter(|(_, differences)| !differences.is_equal()) {
-            text.push_str(&format!("  {name} has {} current records\n", differences.rows));
+            text.push_str(&format!("  {name} has {}\n", counted(differences.rows, "current record")));
             let kinds =
                 [("missing", &differences.missing), ("extra", &differences.extra), ("stale", &differences.stale)];
             for (kind, difference) in kinds {
@@ -122,14 +123,21 @@ fn describe(report: &VerifyReport) -> String {
     }
     let more = report.totals.windows_differing.saturating_sub(WINDOWS_SHOWN as u64);
     if more > 0 {
-        text.push_str(&format!("... and {more} more windows that differ; --json has them all\n\n"));
+        let windows = if more == 1 { "window that differs" } else { "windows that differ" };
+        text.push_str(&format!("... and {more} more {windows}; --json has them all\n\n"));
     }
     for gap in &report.never_read {
         let scope = scope_name(gap.stream, gap.survey_id);
         text.push_str(&format!("never read: {scope} {} .. {}\n", gap.range.start, gap.range.end));
     }
     for failure in &report.failures {
-        text.push_str(&format!("FAILED {} {}: {}\n", failure.stream, failure.window, failure.error));
+        text.push_str(&format!(
+            "{} {} {}: {}\n",
+            styled_error("FAILED"),
+            failure.stream,
+            failure.window,
+            failure.error
+        ));
         text.push_str(&hint_line(failure.hint.as_deref()));
     }
     for note in &report.notes {
@@ -161,10 +169,10 @@ fn describe_kind(kind: &str, difference: &Difference) -> String {
 fn describe_totals(report: &VerifyReport) -> String {
     let totals = &report.totals;
     let mut text = format!(
-        "{} windows compared, {} records at the service, {} requests in {:.1} s\n",
-        totals.windows,
-        totals.service_rows,
-        report.requests.total,
+        "{} compared, {} at the service, {} in {:.1} s\n",
+        counted(totals.windows, "window"),
+        counted(totals.service_rows, "record"),
+        counted(report.requests.total, "request"),
         report.header.secs()
     );
     for (name, sums) in &totals.warehouses {
@@ -172,7 +180,7 @@ fn describe_totals(report: &VerifyReport) -> String {
             (0, 0, 0) => "equal".to_owned(),
             (missing, extra, stale) => format!("{missing} missing, {extra} extra, {stale} stale"),
         };
-        text.push_str(&format!("  {name:<8} {} current records: {result}\n", sums.rows));
+        text.push_str(&format!("  {name:<8} {}: {result}\n", counted(sums.rows, "current record")));
     }
     if let Some(reason) = &report.stopped_because {
         text.push_str(&format!("stopped early: {reason}\n"));

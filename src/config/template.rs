@@ -1,5 +1,7 @@
 //! The configuration files that `studysync init` writes: a short one, and one with every key.
 
+use crate::wrapping::wrapped;
+
 use super::{
     declare::{SettingKey, Shown},
     settings::FIRST_SYNC_DAYS,
@@ -84,21 +86,13 @@ fn comment(help: &[String]) -> String {
             _ => paragraphs.push(line.clone()),
         }
     }
-    paragraphs.iter().map(|paragraph| wrapped(paragraph)).collect()
+    paragraphs.iter().map(|paragraph| commented(paragraph)).collect()
 }
 
 /// Wraps a paragraph. The text of an item is aligned after its name.
-fn wrapped(paragraph: &str) -> String {
+fn commented(paragraph: &str) -> String {
     let indent = if paragraph.starts_with(' ') { paragraph.rfind("  ").map_or(0, |at| at + 2) } else { 0 };
-    let (mut text, mut line) = (String::new(), "#".to_owned());
-    for word in paragraph.split(' ') {
-        if line.len() + 1 + word.len() > COLUMNS {
-            text += &format!("{line}\n");
-            line = format!("#{}", " ".repeat(indent));
-        }
-        line += &format!(" {word}");
-    }
-    text + &line + "\n"
+    wrapped(paragraph, COLUMNS, "# ", &format!("# {}", " ".repeat(indent)))
 }
 
 /// Returns the line that sets a key; several lines for a list that is too long for one.

@@ -30,6 +30,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("process_group", &[]),
     ("redact", &[]),
     ("text", &[]),
+    ("wrapping", &[]),
     ("telemetry", &[]),
     ("schema", &["model"]),
     ("plan", &["model"]),
@@ -41,7 +42,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("person", &["model", "files", "json", "page", "schema", "text"]),
     ("load", &["model", "files", "json", "schema", "person"]),
     ("recordings", &["model", "files"]),
-    ("config", &["model", "files", "plan", "process_group", "redact", "text"]),
+    ("config", &["model", "files", "plan", "process_group", "redact", "text", "wrapping"]),
     (
         "pipeline",
         &[

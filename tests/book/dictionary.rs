@@ -114,7 +114,7 @@ impl Entry {
 
 fn entries() -> Vec<Entry> {
     let place = Place::at("http://127.0.0.1:1").without_config();
-    let dictionary = Done::from(place.bare(&["schema"]).output().unwrap()).expect(0).stdout;
+    let dictionary = Done::from(place.bare(&["schema", "--format", "md"]).output().unwrap()).expect(0).stdout;
     let (tables, views) = dictionary.split_once("\n# Views\n").unwrap();
     let of = |part: &str, is_view: bool| -> Vec<Entry> {
         let entry = |text: &str| {

@@ -80,9 +80,12 @@ fn first_guesses_at_help_and_schema_work() {
     assert!(said(&["help", "users", "push"]).contains("Examples:\n  studysync users push users.csv"));
     let overview = said(&["--help"]);
     assert!(overview.lines().all(|line| line.len() <= 80), "{overview}");
-    let themes = said(&["schema", "themes", "theme_trend"]);
+    let themes = said(&["schema", "--format", "md", "themes", "theme_trend"]);
     assert_eq!(themes.lines().filter(|line| line.starts_with("## ")).count(), 2, "{themes}");
-    let text = said(&["schema", "--format", "text", "responses"]);
+    // `schema | less` is for people, too.
+    let text = said(&["schema", "responses"]);
+    assert!(said(&["schema"]).starts_with("Tables, and the meaning of one row:"));
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert!(text.starts_with("responses: ") && text.contains(" answer_number "), "{text}");
     let unknown = bare(&place, &["schema", "response"]).expect(2);
     assert!(unknown.stderr.contains("did you mean 'responses'?"), "{}", unknown.stderr);

@@ -18,7 +18,10 @@ use crate::{
     pipeline::{self, PipelineError, Session, System},
 };
 
-use super::super::CommandError;
+use super::super::{
+    CommandError,
+    terminal::{styled_error, styled_hint},
+};
 
 /// Checks the state file, its folder, and the folder of erasures. A missing file is not created, because a new file
 /// would be bound to the configured service.
@@ -209,8 +212,9 @@ impl Finding {
 
     /// Returns the finding and its hint as lines of text.
     pub fn describe(&self) -> String {
-        let mark = if self.is_well { "ok  " } else { "FAIL" };
-        let hint = self.what_to_do.as_ref().map(|hint| format!("\n     hint: {hint}")).unwrap_or_default();
+        let mark = if self.is_well { "ok  ".to_owned() } else { styled_error("FAIL") };
+        let hint = self.what_to_do.as_ref().map(|hint| format!("\n     {} {hint}", styled_hint("hint:")));
+        let hint = hint.unwrap_or_default();
         format!("{mark} {:<10} {}{hint}\n", self.what, self.found)
     }
 }

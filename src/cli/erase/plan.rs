@@ -13,7 +13,11 @@ use crate::{
     recordings::StoredRecordings,
 };
 
-use super::super::{CommandError, Context, printer::outcome_words, signals::SignalHandler};
+use super::super::{
+    CommandError, Context,
+    printer::{counted, outcome_words},
+    signals::SignalHandler,
+};
 
 /// Maximum lines of a list in the text. The list of identifiers that the service purges is always complete.
 const LINES_SHOWN: usize = 40;
@@ -118,18 +122,23 @@ fn describe_data(plan: &Plan) -> String {
     }
     let archive = &plan.archive;
     text.push_str(&format!(
-        "  archived records: {} in {} of {} files\n",
+        "  archived records: {} in {} of {}\n",
         archive.records,
         archive.found_in.len(),
-        archive.files
+        counted(archive.files, "file")
     ));
     if plan.results.files > 0 {
         let ResultsFound { files, rows, .. } = plan.results;
-        text.push_str(&format!("  rows in results of users push: {rows} in {files} files\n"));
+        text.push_str(&format!("  rows in results of users push: {rows} in {}\n", counted(files, "file")));
     }
     if plan.recordings.sessions > 0 {
         let StoredRecordings { sessions, files, bytes } = plan.recordings;
-        text.push_str(&format!("  recordings: {files} files of {sessions} sessions, {bytes} bytes\n"));
+        text.push_str(&format!(
+            "  recordings: {} of {}, {}\n",
+            counted(files, "file"),
+            counted(sessions, "session"),
+            counted(bytes, "byte")
+        ));
     }
     let linked = plan.hard_linked.iter().map(|file| file.path.display().to_string()).collect();
     text.push_str(&list("FILES WITH OTHER NAMES (hard links), which keep the removed data", linked, LINES_SHOWN));
@@ -172,7 +181,10 @@ pub(super) fn describe_receipt(receipt: &Receipt, path: &Path) -> String {
             text.push_str(&format!("  LEFT in {name}: {}\n", place.left + place.unexplained));
         }
         for (column, rows) in &place.in_tables_of_others {
-            text.push_str(&format!("  STILL IN YOUR OWN TABLE in {name}, {column}: {rows} rows; remove them there\n"));
+            text.push_str(&format!(
+                "  STILL IN YOUR OWN TABLE in {name}, {column}: {}; remove them there\n",
+                counted(*rows, "row")
+            ));
         }
         for (column, rows) in &place.mentions {
             text.push_str(&format!("  mentioned by others in {name}, {column}: {rows}\n"));

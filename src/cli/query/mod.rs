@@ -32,8 +32,6 @@ use formats::RowWriter;
 use formats::{Csv, Json, Parquet};
 use table::{Layout, Plan, Table};
 
-pub(super) use table::terminal_width;
-
 const ROWS_DEFAULT: usize = 1000;
 /// The extensions of files that have a format.
 const EXTENSIONS: &str = ".csv, .json, .ndjson, .jsonl, .parquet or .txt (a table)";

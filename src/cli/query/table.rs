@@ -1,7 +1,8 @@
 //! Writes rows for people: a table, or a line for each column if a table is too wide for the terminal.
 //!
-//! Control characters, and characters that change the direction of writing, are replaced by their codes, so that data
-//! cannot control the terminal. Long values are cut.
+//! Numbers are rounded to what they mean: a score of NPS to one decimal, a share to a per cent. Other formats have all
+//! digits. Control characters, and characters that change the direction of writing, are replaced by their codes, so
+//! that data cannot control the terminal. Long values are cut.
 
 use std::io::{self, Write};
 
@@ -14,12 +15,16 @@ use comfy_table::{ColumnConstraint, ContentArrangement, Width, presets};
 
 use crate::model::is_display_control;
 
-use super::{formats::RowWriter, moments};
+use super::{super::terminal::terminal_width, formats::RowWriter, moments};
 
 /// Maximum characters of a value. A longer value is cut, because a text can have megabytes.
 const CELL_CHARS_MAX: usize = 200;
 /// Smallest width to which a column of texts is wrapped on a terminal.
 const COLUMN_WIDTH_MIN: usize = 12;
+/// Longest word of a text that is never broken: a UUID.
+const WORD_CHARS_MAX: usize = 36;
+/// Decimals of numbers that are neither scores nor shares.
+const DECIMALS: usize = 4;
 /// Width of the border between two columns: a line, and a blank on either side.
 const BORDER_WIDTH: usize = 3;
 
@@ -34,11 +39,6 @@ pub(super) enum Layout {
     Lines,
 }
 
-/// Returns the width of the terminal; `None` without a terminal, and for one that does not know its width and says 0.
-pub(in crate::cli) fn terminal_width() -> Option<u16> {
-    comfy_table::Table::new().width().filter(|columns| *columns > 0)
-}
-
 /// Collects all rows, because the width of a column depends on all values of the column.
 #[derive(Debug)]
 pub(super) struct Table {
@@ -48,6 +48,8 @@ pub(super) struct Table {
     are_numbers: Vec<bool>,
     /// For each column: true if its values may be wrapped (texts, binary values, lists and structs).
     are_wrapped: Vec<bool>,
+    /// For each column: true if it has numbers with decimals, which are rounded.
+    are_rounded: Vec<bool>,
     rows: Vec<Vec<String>>,
     cut_values: usize,
 }
@@ -59,6 +61,7 @@ impl Table {
             names: Vec::new(),
             are_numbers: Vec::new(),
             are_wrapped: Vec::new(),
+            are_rounded: Vec::new(),
             rows: Vec::new(),
             cut_values: 0,
         }
@@ -67,9 +70,46 @@ impl Table {
     /// Returns the table, at most `width_max` terminal columns wide. `None` if the table does not fit into this width.
     /// Without `width_max` the table is as wide as its content.
     fn draw(&self, width_max: Option<u16>) -> Option<String> {
+        let mut table = self.grid(presets::UTF8_FULL_CONDENSED, self.names.clone());
+        let Some(width_max) = width_max else { return Some(table.to_string()) };
+        let width = usize::from(width_max);
+        let natural = table.to_string();
+        if widest(&natural) <= width {
+            return Some(natural);
+        }
+        let needed = self.min_widths();
+        let borders = needed.len() * BORDER_WIDTH + 1;
+        if needed.iter().sum::<usize>() + borders > width {
+            return self.draw_narrow(width);
+        }
+        table.set_header(self.broken_names(&needed));
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width_max);
+        for (at, needed) in needed.into_iter().enumerate() {
+            let padded = u16::try_from(needed + BORDER_WIDTH - 1).unwrap_or(u16::MAX);
+            if let Some(column) = table.column_mut(at) {
+                column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(padded)));
+            }
+        }
+        Some(table.to_string())
+    }
+
+    /// Returns the table without lines between columns, and with long names on several lines. `None` if it does not fit
+    /// into `width_max`.
+    fn draw_narrow(&self, width_max: usize) -> Option<String> {
+        let mut table = self.grid(presets::NOTHING, self.broken_names(&self.min_widths()));
+        for column in table.column_iter_mut() {
+            column.set_padding((0, 1));
+        }
+        let drawn: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+        let drawn = drawn.join("\n");
+        (widest(&drawn) <= width_max).then_some(drawn)
+    }
+
+    /// Returns the names and rows as a table that is as wide as its content.
+    fn grid(&self, preset: &str, names: Vec<String>) -> comfy_table::Table {
         let mut table = comfy_table::Table::new();
-        table.load_preset(presets::UTF8_FULL_CONDENSED);
-        table.set_header(&self.names);
+        table.load_preset(preset).set_content_arrangement(ContentArrangement::Disabled);
+        table.set_header(names);
         for (column, is_number) in self.are_numbers.iter().enumerate() {
             if let (true, Some(column)) = (*is_number, table.column_mut(column)) {
                 column.set_cell_alignment(comfy_table::CellAlignment::Right);
@@ -78,38 +118,77 @@ impl Table {
         for row in &self.rows {
             table.add_row(row);
         }
-        if let Some(width_max) = width_max {
-            let needed = self.min_widths();
-            let borders = needed.len() * BORDER_WIDTH + 1;
-            let width = usize::from(width_max);
-            if needed.iter().sum::<usize>() + borders > width && widest(&unwrapped(&table)) > width {
-                return None;
-            }
-            table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width_max);
-            for (at, needed) in needed.into_iter().enumerate() {
-                let padded = u16::try_from(needed + BORDER_WIDTH - 1).unwrap_or(u16::MAX);
-                if let Some(column) = table.column_mut(at) {
-                    column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(padded)));
-                }
-            }
-        }
-        Some(table.to_string())
+        table
     }
 
-    /// Returns the smallest width of each column. A column that may not be wrapped needs its longest value. Wrapping
-    /// never splits a number or a time.
+    /// Returns the names, with line breaks after underscores where a name is longer than its column.
+    fn broken_names(&self, widths: &[usize]) -> Vec<String> {
+        let broken = |(name, width): (&String, &usize)| {
+            let (mut text, mut used) = (String::new(), 0);
+            for part in name.split_inclusive('_') {
+                let length = part.chars().count();
+                if used > 0 && used + length > *width {
+                    text.push('\n');
+                    used = 0;
+                }
+                text.push_str(part);
+                used += length;
+            }
+            text
+        };
+        self.names.iter().zip(widths).map(broken).collect()
+    }
+
+    /// Returns the smallest width of each column, in which no number, time, or word of usual length is broken. A column
+    /// that may not be wrapped needs its longest value. A name may be broken after an underscore.
     fn min_widths(&self) -> Vec<usize> {
         let min_width = |(at, is_wrapped): (usize, &bool)| {
             let cells = || self.rows.iter().filter_map(move |row| row.get(at));
             let longest = cells().map(|cell| cell.chars().count()).max().unwrap_or(0);
-            let numbers = || cells().flat_map(|cell| cell.split_whitespace()).filter(|word| is_number(word));
-            let name = self.names.get(at).map_or(0, |name| name.chars().count());
+            let lengths = |word: &str| {
+                let length = word.chars().count();
+                if is_number(word) { length } else { length.min(WORD_CHARS_MAX) }
+            };
+            let words = cells().flat_map(|cell| cell.split_whitespace()).map(lengths).max().unwrap_or(0);
+            let name = self.names.get(at).map_or("", String::as_str);
+            let part = name.split_inclusive('_').map(|part| part.chars().count()).max().unwrap_or(0);
             match is_wrapped {
-                false => longest,
-                true => numbers().map(str::len).max().unwrap_or(0).max(longest.max(name).min(COLUMN_WIDTH_MIN)),
+                false => longest.max(part),
+                true => words.max(part).max(longest.min(COLUMN_WIDTH_MIN)),
             }
         };
         self.are_wrapped.iter().enumerate().map(min_width).collect()
+    }
+
+    /// Rounds the numbers with decimals.
+    fn round(&mut self) {
+        let are_scores = self.names.iter().any(|name| is_score(name));
+        let are_shares = self.names.iter().any(|name| is_share(name));
+        for at in (0..self.names.len()).filter(|at| self.are_rounded.get(*at) == Some(&true)) {
+            let name = self.names.get(at).map_or("", String::as_str);
+            let is_error = name.ends_with("error");
+            let mut cells: Vec<(&mut String, f64)> = self
+                .rows
+                .iter_mut()
+                .filter_map(|row| {
+                    let cell = row.get_mut(at)?;
+                    let number = cell.parse::<f64>().ok().filter(|number| number.is_finite())?;
+                    Some((cell, number))
+                })
+                .collect();
+            // A column of this name in a query may be in another unit.
+            let is_fraction = cells.iter().all(|(_, number)| (0.0..=1.0).contains(number));
+            let is_per_cent = is_fraction && (is_share(name) || (is_error && are_shares && !are_scores));
+            for (cell, number) in &mut cells {
+                **cell = if is_per_cent {
+                    format!("{:.1} %", *number * 100.0)
+                } else if is_score(name) || (is_error && are_scores) {
+                    rounded(*number, 1)
+                } else {
+                    trimmed(*number, cell)
+                };
+            }
+        }
     }
 
     /// Returns the rows with a line for each column.
@@ -157,6 +236,7 @@ impl RowWriter for Table {
             self.names = schema.fields().iter().map(|field| displayed(field.name()).0).collect();
             let is_wrapped = |kind: &DataType| kind.is_nested() || kind.is_string() || kind.is_binary();
             self.are_wrapped = schema.fields().iter().map(|field| is_wrapped(field.data_type())).collect();
+            self.are_rounded = schema.fields().iter().map(|field| field.data_type().is_floating()).collect();
             self.are_numbers = schema.fields().iter().map(|field| field.data_type().is_numeric()).collect();
         }
         let options = FormatOptions::default().with_null("NULL").with_timestamp_format(Some("%Y-%m-%d %H:%M:%S%.f"));
@@ -181,6 +261,7 @@ impl RowWriter for Table {
 
     /// Writes the table or the lines, the number of rows, and the number of cut values.
     fn finish(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        self.round();
         let drawn = match self.layout {
             Layout::Lines => None,
             Layout::Wide => self.draw(None),
@@ -202,8 +283,31 @@ impl RowWriter for Table {
     }
 }
 
-fn unwrapped(table: &comfy_table::Table) -> String {
-    table.clone().set_content_arrangement(ContentArrangement::Disabled).to_string()
+/// Returns true for a column with a score of NPS, from -100 to 100.
+fn is_score(name: &str) -> bool {
+    name == "nps" || name.starts_with("nps_") || name.ends_with("_nps")
+}
+
+/// Returns true for a column with a share from 0 to 1.
+fn is_share(name: &str) -> bool {
+    name == "share" || name.ends_with("_share") || name.ends_with("_rate")
+}
+
+/// Returns a number with this many decimals, without a sign before zero.
+fn rounded(number: f64, decimals: usize) -> String {
+    let text = format!("{number:.decimals$}");
+    let is_zero = text.bytes().all(|byte| b"-0.".contains(&byte));
+    if is_zero { text.trim_start_matches('-').to_owned() } else { text }
+}
+
+/// Returns a number with at most [`DECIMALS`] decimals. A number that is shorter or very small stays as it is.
+fn trimmed(number: f64, text: &str) -> String {
+    let short = rounded(number, DECIMALS);
+    if text.len() <= short.len() || number.abs() < 0.001 {
+        return text.to_owned();
+    }
+    let short = short.trim_end_matches('0');
+    if short.ends_with('.') { format!("{short}0") } else { short.to_owned() }
 }
 
 fn widest(text: &str) -> usize {
@@ -253,6 +357,7 @@ mod tests {
             table.names.push((*name).to_owned());
             table.are_wrapped.push(*is_wrapped);
             table.are_numbers.push(!is_wrapped);
+            table.are_rounded.push(!is_wrapped);
             table.rows.iter_mut().zip(*cells).for_each(|(row, cell)| row.push((*cell).to_owned()));
         }
         table
@@ -280,9 +385,59 @@ mod tests {
                 assert_eq!(drawn.matches(number).count(), wanted, "{number}: {drawn}");
             }
         }
-        assert!(table(&[("n", false, one); 30]).draw(Some(80)).is_none(), "30 columns are lines");
+        assert!(table(&[("n", false, one); 60]).draw(Some(80)).is_none(), "60 columns are lines");
         let fits = table(&[("n", false, one); 10]).draw(Some(80)).unwrap();
         assert_eq!(widest(&fits), 41);
+    }
+
+    #[test]
+    fn nps_by_week_fits_80_columns_without_a_broken_word() {
+        let numbers: &[&str] = &["15.680473372781066", "-0.04", "NULL"];
+        let counts: &[&str] = &["338", "1", "12345"];
+        let weeks: &[&str] = &["2026-05-11", "2026-05-18", "2026-05-25"];
+        let mut columns = vec![("week", false, weeks)];
+        columns.extend(["responses", "promoters", "passives", "detractors"].map(|name| (name, false, counts)));
+        columns.extend(["nps", "standard_error", "nps_low", "nps_high"].map(|name| (name, false, numbers)));
+        let mut table = table(&columns);
+        table.round();
+        let drawn = table.draw(Some(80)).unwrap();
+        assert!(widest(&drawn) <= 80, "{drawn}");
+        for word in
+            ["responses", "promoters", "detractors", "standard_", "error", "low", "2026-05-18", " 15.7", " 0.0", "NULL"]
+        {
+            assert!(drawn.contains(word), "{word}: {drawn}");
+        }
+        assert!(!drawn.contains("15.68"), "{drawn}");
+    }
+
+    #[test]
+    fn numbers_are_rounded_to_what_they_mean() {
+        let cells = |columns: &[(&str, bool, &[&str])]| {
+            let mut table = table(columns);
+            table.round();
+            table.rows.concat().join(" | ")
+        };
+        assert_eq!(cells(&[("share", false, &["0.12345"]), ("standard_error", false, &["0.01234"])]), "12.3 % | 1.2 %");
+        assert_eq!(cells(&[("share", false, &["45.25"]), ("mean", false, &["4.333333333333333"])]), "45.25 | 4.3333");
+        assert_eq!(
+            cells(&[("mean", false, &["4.99999999", "0.00001234567", "7.0", "NaN"])]),
+            "5.0 | 0.00001234567 | 7.0 | NaN"
+        );
+        assert_eq!(cells(&[("nps_change", false, &["-12.3456"])]), "-12.3");
+    }
+
+    #[test]
+    fn no_word_of_usual_length_is_broken() {
+        let text: &[&str] = &["considerations about administration 3fa1c0de-0000-4000-8000-000000000001"];
+        let other: &[&str] = &["a short text"];
+        for columns in [40, 60, 80] {
+            let table = table(&[("text", true, text), ("another_text", true, other), ("url", true, other)]);
+            let Some(drawn) = table.draw(Some(columns)) else { continue };
+            for word in text.iter().flat_map(|text| text.split(' ')) {
+                assert!(drawn.contains(word), "{columns}, {word}: {drawn}");
+            }
+            assert!(widest(&drawn) <= usize::from(columns), "{drawn}");
+        }
     }
 
     #[test]

@@ -13,7 +13,10 @@ use crate::{
     },
 };
 
-use super::super::printer::{counted, outcome_words, wrapped};
+use super::super::{
+    printer::{counted, outcome_words},
+    terminal::wrapped,
+};
 
 /// The smallest difference of the clocks that is shown, in milliseconds.
 const SKEW_MS_MIN: i64 = 2000;

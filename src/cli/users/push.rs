@@ -12,7 +12,7 @@ use crate::{
 use super::super::{
     CommandError, Context,
     flags::{LimitArgs, LocationArgs},
-    printer::{nonzero_counts, outcome_words, stopped_line},
+    printer::{counted, nonzero_counts, outcome_words, stopped_line},
     progress,
     signals::SignalHandler,
 };
@@ -213,11 +213,11 @@ fn summary(report: &PushReport) -> String {
         (rows.not_sent, "not sent"),
     ]);
     let mut text = format!(
-        "users push{} {}: {} rows read, {} requests in {:.1} s\n  {}\n",
+        "users push{} {}: {} read, {} in {:.1} s\n  {}\n",
         if report.dry_run { " (dry run)" } else { "" },
         outcome_words(report.header.outcome.name()),
-        rows.read,
-        report.requests.total,
+        counted(rows.read, "row"),
+        counted(report.requests.total, "request"),
         report.header.secs(),
         counts.unwrap_or_else(|| "nothing to do".to_owned())
     );
