@@ -6,8 +6,8 @@ use serde_json::json;
 
 use crate::harness::{Place, Service, days_ago, small};
 
-/// Runs a command in a terminal of this width, and returns everything that the terminal was sent. Returns `None` without
-/// the program `script`.
+/// Runs a command in a terminal of this width, and returns everything that the terminal was sent. Returns `None`
+/// without the program `script`.
 pub(super) fn on_terminal(place: &Place, arguments: &[&str], columns: usize) -> Option<String> {
     let quoted = |text: &std::ffi::OsStr| format!("'{}'", text.to_string_lossy().replace('\'', "'\\''"));
     let run = place.command(arguments);

@@ -181,7 +181,7 @@ fn summary_and_status_print_one_line_per_drift() {
     }
     // The first screen has room for three; the JSON has all.
     assert!(status.contains("new field responses.battery (battery: object) in 1 record: kept"), "{status}");
-    assert!(status.contains("and at 3 more places: --json lists them"), "{status}");
+    assert!(status.contains("and at 3 more places (--json lists them)"), "{status}");
     // A command that finds no drift does not hide the drift that the last run found.
     place.run(&["verify", "--from", "2026-01-30"]).expect(0);
     assert!(place.run(&["status"]).expect(0).stdout.contains("responses.battery"));
