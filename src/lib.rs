@@ -17,7 +17,7 @@ pub mod page;
 mod process_group;
 pub mod redact;
 pub mod text;
-mod wrapping;
+mod wording;
 
 pub mod plan;
 

@@ -15,3 +15,4 @@ mod secrets;
 mod signals;
 mod typos;
 mod vocabulary;
+mod widths;

@@ -10,8 +10,8 @@ use clap::{
 use crate::model::WarehouseKind;
 
 use super::{
-    check, completions, config, demo, diff, erase, exit, forget, health, init, person, plan, query, rebind, replay,
-    report, sandbox, schema, serve, status, sync, users, verify,
+    check, completions, config, demo, diff, erase, exit, forget, health, init, person, plan, printer::write_stderr,
+    query, rebind, replay, report, sandbox, schema, serve, status, sync, users, verify,
 };
 
 /// Keeps a warehouse in step with a study feedback service.
@@ -133,7 +133,11 @@ pub(super) fn exit_with(error: &clap::Error) -> ArgMatches {
         exit::write_error(&mut anstream::stderr(), &problem, Some(&hint)).ok();
         std::process::exit(error.exit_code());
     }
-    error.exit()
+    if !error.use_stderr() {
+        error.exit();
+    }
+    write_stderr(&error.render().ansi().to_string());
+    std::process::exit(error.exit_code())
 }
 
 /// Returns which commands have a flag that the command `name` does not have; `None` if no command has it.

@@ -2,9 +2,11 @@
 
 use clap::{Args, Subcommand};
 
-use crate::config::{EffectiveSetting, EffectiveSettings, effective};
+use unicode_width::UnicodeWidthStr as _;
 
-use super::{CommandError, Context, flags::LocationArgs};
+use crate::config::{EffectiveSetting, EffectiveSettings, assignment, effective};
+
+use super::{CommandError, Context, flags::LocationArgs, terminal::text_columns};
 
 /// Column of the origins, if the values are short enough.
 const ORIGIN_COLUMN: usize = 48;
@@ -47,11 +49,12 @@ pub(super) fn run(args: &ConfigArgs, context: Context) -> Result<u8, CommandErro
     let ConfigCommand::Show(args) = &args.command;
     let overrides = args.locations.overrides(&context);
     let shown = effective(overrides)?;
-    context.printer.print_value(args.json, &shown, describe)?;
+    // The text is TOML, which is not wrapped at blanks.
+    if args.json { context.printer.print_json(&shown) } else { context.printer.print(&describe(&shown)) }?;
     Ok(0)
 }
 
-/// Returns the settings as TOML, with the origins as comments.
+/// Returns the settings as TOML, with the origins as comments: beside the values, or above values that are too long.
 fn describe(EffectiveSettings { config, settings }: &EffectiveSettings) -> String {
     let mut text = match config {
         Some(path) => format!("# configuration: {}\n", path.display()),
@@ -73,8 +76,13 @@ fn line(EffectiveSetting { key, value, from, is_hidden, .. }: &EffectiveSetting)
         None => format!("# {key} is not set\n"),
         Some(note) if *is_hidden => format!("# {key} {note}, {from}\n"),
         Some(value) => {
-            let assignment = format!("{key} = {value}");
-            format!("{assignment:<ORIGIN_COLUMN$}  # {from}\n")
+            let columns = text_columns();
+            let padded = columns.saturating_sub(from.width() + "  # ".len()).min(ORIGIN_COLUMN);
+            let line = format!("{:<padded$}  # {from}\n", format!("{key} = {value}"));
+            match line.trim_end().width() <= columns {
+                true => line,
+                false => format!("# {from}\n{}", assignment(key, value, true, columns)),
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::report::{
 use super::{
     CommandError, Context,
     flags::{LocalMoment, LocationArgs, SurveyArgs, TimeZoneArgs, between, parse_local_moment},
+    terminal::FixedTable,
     warehouse::open_for_surveys,
 };
 
@@ -23,6 +24,12 @@ const NAME_COLUMNS: usize = 22;
 const TITLE_COLUMNS: usize = 70;
 // Width of the name of a figure, in columns of the terminal.
 const LABEL_COLUMNS: usize = 26;
+
+const ROWS: FixedTable<'_> = FixedTable {
+    name_width: NAME_COLUMNS,
+    columns: &[("before", 9), ("new", 8), ("returned", 8), ("deleted", 7), ("vanished", 8), ("after", 9)],
+};
+const FIGURES: FixedTable<'_> = FixedTable { name_width: 30, columns: &[("before", 18), ("after", 18), ("change", 9)] };
 
 /// Shows the changes in the warehouse between two moments.
 ///
@@ -89,8 +96,7 @@ fn rows(changes: &Changes) -> String {
     if changes.rows.is_empty() {
         return "\nno row changed\n".to_owned();
     }
-    let heads = ["before", "new", "returned", "deleted", "vanished", "after"].map(str::to_owned);
-    let mut text = format!("\n{}", line("answers", &heads));
+    let mut text = format!("\n{}", ROWS.head("answers"));
     for row in &changes.rows {
         text.push_str(&lines(&survey_title(row.survey_id, row.survey_name.as_deref()), row));
         if row.status_before != row.status_after {
@@ -108,18 +114,12 @@ fn rows(changes: &Changes) -> String {
 fn lines(name: &str, row: &RowChange) -> String {
     let answers =
         [row.answers_before, row.new_answers, row.returned, row.deleted, row.vanished, row.answers_after].map(grouped);
-    let mut text = line(name, &answers);
+    let mut text = ROWS.row(&shortened(name, NAME_COLUMNS), &answers);
     for (what, counts) in row.other_changes() {
         let counts: Vec<String> = counts.iter().map(|(count, how)| format!("{} {how}", grouped(*count))).collect();
         text.push_str(&format!("  {what}: {}\n", counts.join(", ")));
     }
     text
-}
-
-fn line(name: &str, cells: &[String; 6]) -> String {
-    let [before, new, returned, deleted, vanished, after] = cells;
-    let name = fitted(name, NAME_COLUMNS);
-    format!("{name} {before:>9} {new:>8} {returned:>8} {deleted:>7} {vanished:>8} {after:>9}\n")
 }
 
 fn survey_title(survey_id: Option<i64>, name: Option<&str>) -> String {
@@ -136,7 +136,7 @@ fn figures(changes: &Changes) -> String {
     if changed.is_empty() {
         return "\nno NPS, top-two box or choice share changed\n".to_owned();
     }
-    let mut text = format!("\n{:<30} {:>18} {:>18} {:>9}\n", "figures", "before", "after", "change");
+    let mut text = format!("\n{}", FIGURES.head("figures"));
     let mut question = None;
     for figure in changed.iter().take(FIGURES_SHOWN) {
         if question != Some((figure.survey_id, figure.question_id)) {
@@ -144,7 +144,7 @@ fn figures(changes: &Changes) -> String {
             let survey = survey_title(figure.survey_id, figure.survey_name.as_deref());
             let wording = figure.question_text.as_deref().map(sanitized).unwrap_or_default();
             let title = format!("{survey}, {} {wording}", figure.question_id);
-            text.push_str(&format!("{}\n", fitted(&title, TITLE_COLUMNS).trim_end()));
+            text.push_str(&format!("{}\n", shortened(&title, TITLE_COLUMNS)));
         }
         let name = match (figure.figure.as_str(), &figure.label, figure.selected_index) {
             ("nps", ..) => "NPS".to_owned(),
@@ -154,8 +154,7 @@ fn figures(changes: &Changes) -> String {
         };
         let change = figure.change.map(|change| signed(&figure.figure, change)).unwrap_or_default();
         let [before, after] = [figure.before, figure.after].map(|at| at.shown(&figure.figure));
-        let line = format!("    {} {before:>18} {after:>18} {change:>9}", fitted(&name, LABEL_COLUMNS));
-        text.push_str(&format!("{}\n", line.trim_end()));
+        text.push_str(&FIGURES.row(&format!("    {}", shortened(&name, LABEL_COLUMNS)), &[before, after, change]));
     }
     if changed.len() > FIGURES_SHOWN {
         text.push_str(&format!("and {} more figures: --json has all\n", changed.len() - FIGURES_SHOWN));
@@ -168,26 +167,17 @@ fn signed(figure: &str, change: f64) -> String {
     if text.starts_with('-') { text } else { format!("+{text}") }
 }
 
-/// Returns a text of exactly this width on a terminal: cut, or padded with blanks.
-fn fitted(text: &str, columns: usize) -> String {
-    let (mut fitted, mut used) = (String::new(), 0);
-    let is_cut = text.width() > columns;
-    // A cut text ends with an ellipsis of one column.
-    let available = columns - usize::from(is_cut);
-    for letter in text.chars() {
+/// Returns a text of at most this width on a terminal. A text that is cut ends with an ellipsis.
+fn shortened(text: &str, columns: usize) -> String {
+    if text.width() <= columns {
+        return text.to_owned();
+    }
+    let mut used = 1;
+    let fits = |letter: &char| {
         used += letter.width().unwrap_or(0);
-        if used > available {
-            used -= letter.width().unwrap_or(0);
-            break;
-        }
-        fitted.push(letter);
-    }
-    if is_cut {
-        fitted.push('…');
-        used += 1;
-    }
-    fitted.extend(std::iter::repeat_n(' ', columns.saturating_sub(used)));
-    fitted
+        used <= columns
+    };
+    text.chars().take_while(fits).chain(['…']).collect()
 }
 
 #[cfg(test)]
@@ -195,18 +185,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fitted_text_has_exactly_the_given_width() {
+    fn a_text_is_cut_at_the_given_width() {
         for (text, columns, shown) in [
-            ("abc", 5, "abc  "),
+            ("abc", 5, "abc"),
             ("abcdef", 5, "abcd…"),
             ("日本語", 6, "日本語"),
             ("日本語", 5, "日本…"),
-            ("日本語", 4, "日… "),
+            ("日本語", 4, "日…"),
             ("e\u{301}e\u{301}e\u{301}", 3, "e\u{301}e\u{301}e\u{301}"),
-            ("", 2, "  "),
+            ("", 2, ""),
         ] {
-            assert_eq!(fitted(text, columns), shown);
-            assert_eq!(fitted(text, columns).width(), columns);
+            assert_eq!(shortened(text, columns), shown);
         }
     }
 }

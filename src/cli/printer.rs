@@ -9,11 +9,17 @@ use std::{
 use indicatif::MultiProgress;
 use serde::Serialize;
 
-use crate::files::{Access, Output};
+pub(super) use crate::wording::counted;
+
+use crate::{
+    files::{Access, Output},
+    pipeline::Failure,
+    report::format,
+};
 
 use super::{
     CommandError,
-    terminal::{styled_hint, wrapped_for_terminal},
+    terminal::{styled_error, styled_hint, wrapped_for_terminal},
 };
 
 /// The global options of the command line, and the outputs for data and messages.
@@ -30,7 +36,7 @@ impl Context {
     /// Writes a message for people to stderr, unless `--quiet` is set.
     pub fn message(&self, text: &str) {
         if !self.is_quiet {
-            self.progress.suspend(|| write_stderr(&wrapped_for_terminal(text)));
+            self.progress.suspend(|| write_stderr(text));
         }
     }
 
@@ -90,11 +96,6 @@ impl Printer {
         Self { _private: () }
     }
 
-    /// Writes a text for people as [`Printer::print`] does. On a terminal, breaks long lines at blanks.
-    pub fn print_wrapped(&self, text: &str) -> Result<(), CommandError> {
-        self.print(&wrapped_for_terminal(text))
-    }
-
     /// Writes a text, and a line end if the text has none. Removes colours unless stdout shows them. Succeeds if the
     /// reader has closed the pipe: the exit code of a command that failed must not become 0 because nobody reads its
     /// report.
@@ -121,14 +122,15 @@ impl Printer {
         self.print(&text)
     }
 
-    /// Writes a value as one line of JSON if `is_json`, otherwise as the text that `describe` returns.
+    /// Writes a value as one line of JSON if `is_json`, otherwise as the text that `describe` returns,
+    /// wrapped on a terminal.
     pub fn print_value<T: Serialize>(
         &self,
         is_json: bool,
         value: &T,
         describe: impl FnOnce(&T) -> String,
     ) -> Result<(), CommandError> {
-        if is_json { self.print_json(value) } else { self.print_wrapped(&describe(value)) }
+        if is_json { self.print_json(value) } else { self.print(&wrapped_for_terminal(&describe(value))) }
     }
 
     /// Calls `write` with a buffered stdout, and returns its value.
@@ -147,10 +149,10 @@ impl Printer {
     }
 }
 
-/// Writes a text to stderr. Removes colours unless stderr shows them. A failure is ignored, because the exit code still
-/// shows the result.
+/// Writes a text to stderr. Wraps long lines on a terminal, and removes colours unless stderr shows them. A failure is
+/// ignored, because the exit code still shows the result.
 pub(super) fn write_stderr(text: &str) {
-    anstream::stderr().write_all(text.as_bytes()).ok();
+    anstream::stderr().write_all(wrapped_for_terminal(text).as_bytes()).ok();
 }
 
 /// Calls `write` with the file, or with stdout if there is no file, and returns its value.
@@ -178,9 +180,9 @@ pub(super) fn scope_name(stream: &str, survey_id: Option<i64>) -> String {
     survey_id.map_or_else(|| stream.to_owned(), |id| format!("{stream} of survey {id}"))
 }
 
-/// Returns the number with its unit: `1 page`, `2 pages`.
-pub(super) fn counted(number: u64, unit: &str) -> String {
-    format!("{number} {unit}{}", if number == 1 { "" } else { "s" })
+/// Returns the number with its noun, with the digits in groups: `12,345 rows`.
+pub(super) fn counted_grouped(number: u64, noun: &str) -> String {
+    format::counted(i64::try_from(number).unwrap_or(i64::MAX), noun)
 }
 
 /// Joins the counts that are not zero: `3 new, 1 changed`. Returns `None` if all are zero.
@@ -196,9 +198,26 @@ pub(super) fn stopped_line(reason: Option<&String>) -> String {
     reason.map(line).unwrap_or_default()
 }
 
-/// Returns the line with the hint of a failure; empty without a hint.
-pub(super) fn hint_line(hint: Option<&str>) -> String {
-    hint.map(|hint| format!("    {} {hint}\n", styled_hint("hint:"))).unwrap_or_default()
+/// Maximum lines of one kind in a summary.
+const LINES_MAX: usize = 20;
+
+/// Returns the first [`LINES_MAX`] of these texts, and a line with the number of the others.
+pub(super) fn shortened_list(texts: Vec<String>, noun: &str) -> String {
+    let more = texts.len().saturating_sub(LINES_MAX);
+    let shown: String = texts.into_iter().take(LINES_MAX).collect();
+    let rest =
+        (more > 0).then(|| format!("  and {}: --json lists all\n", counted(more as u64, &format!("more {noun}"))));
+    shown + &rest.unwrap_or_default()
+}
+
+/// Returns a line for each failure, with its hint in the next line.
+pub(super) fn failure_lines(failures: &[Failure]) -> String {
+    let lines = |failure: &Failure| {
+        let Failure { stream, window, error, hint, .. } = failure;
+        let hint = hint.as_ref().map(|hint| format!("    {} {hint}\n", styled_hint("hint:"))).unwrap_or_default();
+        format!("  {} {stream} {window}: {error}\n{hint}", styled_error("FAILED"))
+    };
+    shortened_list(failures.iter().map(lines).collect(), "failure")
 }
 
 /// Returns an outcome's name without underscores: `needs a look`.

@@ -100,7 +100,11 @@ fn progress_text(progress: &ReplayProgress, elapsed_secs: u64) -> String {
         None if now.scans > 0 && done == all => "  completing the tables".to_owned(),
         None => String::new(),
     };
-    format!("{elapsed}  {percent}%  {done}/{all} scans  {pages} pages  {records} records{phase}")
+    format!(
+        "{elapsed}  {percent}%  {done}/{all} scans  {}  {}{phase}",
+        counted(pages, "page"),
+        counted(records, "record")
+    )
 }
 
 fn summary(report: &ReplayReport) -> String {
@@ -117,8 +121,11 @@ fn summary(report: &ReplayReport) -> String {
         text.push_str(&format!("  {:<8} rebuilt: {}\n", warehouse.name, warehouse.location));
     }
     for range in &done.stretches {
-        let rows: Vec<String> =
-            range.rows.iter().map(|(name, rows)| format!("{rows} rows of all its tables in {name}")).collect();
+        let rows: Vec<String> = range
+            .rows
+            .iter()
+            .map(|(name, rows)| format!("{} of all its tables in {name}", counted(*rows, "row")))
+            .collect();
         text.push_str(&format!("  {} [{}, {}) replaced: {}\n", range.stream, range.start, range.end, rows.join(", ")));
     }
     for note in &done.notes {

@@ -6,7 +6,7 @@ use comfy_table::{ColumnConstraint, ContentArrangement, Table as Grid, Width, pr
 use crate::{
     model::TimeZone,
     schema::{Column, Dictionary, parquet_views_sql, set_report_time_zone},
-    wrapping::wrapped_lines,
+    wording::{wrapped, wrapped_lines},
 };
 
 use super::{
@@ -79,10 +79,8 @@ fn width() -> u16 {
 
 /// Returns a line for each table and view.
 fn overview(dictionary: &Dictionary) -> String {
-    let mut tables = grid(width());
-    tables.add_rows(dictionary.tables().iter().map(|table| [&table.name, &table.grain]));
-    let mut views = grid(width());
-    views.add_rows(dictionary.views().iter().map(|view| [&view.name, &view.comment]));
+    let tables = grid(dictionary.tables().iter().map(|table| [&*table.name, &*table.grain]), width());
+    let views = grid(dictionary.views().iter().map(|view| [&*view.name, &*view.comment]), width());
     format!("Tables, and the meaning of one row:\n{tables}\n\nViews:\n{views}\n\nColumns: studysync schema TABLE\n")
 }
 
@@ -97,17 +95,13 @@ fn details(dictionary: &Dictionary) -> String {
             table.grain,
             table.key.join(", ")
         ));
-        let mut columns = grid(width());
-        columns.add_rows(
-            table.columns.iter().map(|column| [column.name.clone(), type_of(column), column.comment.clone()]),
-        );
-        text.push_str(&format!("{columns}\n\n"));
+        let columns = table.columns.iter().map(|column| [column.name.clone(), type_of(column), column.comment.clone()]);
+        text.push_str(&format!("{}\n\n", grid(columns, width())));
     }
     for view in dictionary.views() {
         text.push_str(&format!("{}{}: {}\n{}\n", view.name, view.call(), view.comment, view.notes.join("\n")));
-        let mut columns = grid(width());
-        columns.add_rows(view.parameters.iter().chain(&view.columns).map(|column| [&column.name, &column.comment]));
-        text.push_str(&format!("{columns}\n\n"));
+        let columns = view.parameters.iter().chain(&view.columns).map(|column| [&*column.name, &*column.comment]);
+        text.push_str(&format!("{}\n\n", grid(columns, width())));
     }
     text
 }
@@ -121,16 +115,22 @@ fn type_of(column: &Column) -> String {
 /// Width of the narrowest terminal for which columns wrap: a name, and some words.
 const WRAPPED_COLUMNS_MIN: u16 = 48;
 
-/// Returns an empty grid, whose first column is never narrower than a name and whose other columns wrap. A terminal
-/// that is very narrow gets lines that are wrapped later.
-fn grid(terminal_columns: u16) -> Grid {
-    let mut grid = Grid::new();
-    grid.load_preset(presets::NOTHING);
-    if terminal_columns >= WRAPPED_COLUMNS_MIN {
-        grid.set_content_arrangement(ContentArrangement::Dynamic).set_width(terminal_columns);
+/// Returns the rows as columns, of which the first is never narrower than a name and the last is wrapped. On a terminal
+/// that is very narrow, the last cell of a row is a paragraph of its own.
+fn grid<const N: usize>(rows: impl Iterator<Item = [impl AsRef<str>; N]>, terminal_columns: u16) -> String {
+    let rows = rows.map(|row| row.map(|cell| cell.as_ref().to_owned()));
+    if terminal_columns < WRAPPED_COLUMNS_MIN {
+        let paragraph = |row: [String; N]| {
+            let (last, heads) = row.split_last()?;
+            let text = wrapped(last, terminal_columns.into(), "    ", "    ");
+            Some(format!("{}\n{}", heads.join("  "), text.trim_end()))
+        };
+        return rows.filter_map(paragraph).collect::<Vec<_>>().join("\n");
     }
+    let mut grid = Grid::new();
+    grid.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_width(terminal_columns);
     grid.set_constraints([ColumnConstraint::LowerBoundary(Width::Fixed(24))]);
-    grid
+    grid.add_rows(rows).to_string()
 }
 
 #[cfg(test)]
@@ -140,11 +140,10 @@ mod tests {
     #[test]
     fn every_width_of_a_terminal_gives_a_readable_grid() {
         let text = |columns| {
-            let mut grid = grid(columns);
-            grid.add_rows([["responses", "one answered question of a person"], ["a_name_of_24_characters_", "b"]]);
-            grid.to_string()
+            let rows = [["responses", "one answered question of a person"], ["a_name_of_24_characters_", "b"]];
+            grid(rows.into_iter(), columns)
         };
-        assert_eq!(text(WRAPPED_COLUMNS_MIN - 1).lines().count(), 2, "too narrow for columns");
+        assert_eq!(text(WRAPPED_COLUMNS_MIN - 1).lines().count(), 4, "too narrow for columns");
         for columns in 1..200 {
             assert!(text(columns).contains("responses"), "{columns}");
         }

@@ -22,10 +22,9 @@ use super::{
     CommandError, Context,
     flags::{LimitArgs, LocationArgs, SelectionArgs, SettingsBuilder, check_range, parse_moment},
     plan::{self, PlanArgs, RunSelection},
-    printer::{counted, hint_line, nonzero_counts, outcome_words, stopped_line},
+    printer::{counted, failure_lines, nonzero_counts, outcome_words, shortened_list, stopped_line},
     progress,
     signals::{SignalHandler, next_signal},
-    terminal::styled_error,
 };
 
 /// Pulls new data and re-scans closed windows: the nightly job.
@@ -271,7 +270,7 @@ fn summary(report: &RunReport) -> String {
             (counts.unchanged, "unchanged"),
             (counts.withheld, "WITHHELD"),
             (counts.rejected, "REJECTED"),
-            (counts.collisions, "COLLISIONS"),
+            (counts.collisions, if counts.collisions == 1 { "COLLISION" } else { "COLLISIONS" }),
         ]);
         let scans = match (*name, stream.windows) {
             ("users", 1) => "1 batch".to_owned(),
@@ -291,22 +290,11 @@ fn summary(report: &RunReport) -> String {
     for line in drift_lines(&report.drift, report.drift_unlisted, DRIFT_LINES_MAX) {
         text.push_str(&format!("  drift: {line}\n"));
     }
-    for failure in &report.failures {
-        text.push_str(&format!(
-            "  {} {} {}: {}\n",
-            styled_error("FAILED"),
-            failure.stream,
-            failure.window,
-            failure.error
-        ));
-        text.push_str(&hint_line(failure.hint.as_deref()));
-    }
-    for note in &report.notes {
-        text.push_str(&format!("  note: {note}\n"));
-    }
-    for problem in report.looks.iter().filter(|problem| !report.notes.contains(problem)) {
-        text.push_str(&format!("  needs a look: {problem}\n"));
-    }
+    text.push_str(&failure_lines(&report.failures));
+    let notes = report.notes.iter().map(|note| format!("  note: {note}\n"));
+    text.push_str(&shortened_list(notes.collect(), "note"));
+    let looks = report.looks.iter().filter(|problem| !report.notes.contains(problem));
+    text.push_str(&shortened_list(looks.map(|problem| format!("  needs a look: {problem}\n")).collect(), "finding"));
     text.push_str(&stopped_line(report.stopped_because.as_ref()));
     text
 }

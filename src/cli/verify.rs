@@ -12,10 +12,9 @@ use crate::{
 use super::{
     CommandError, Context,
     flags::{LimitArgs, LocationArgs, SelectionArgs, check_range, parse_moment, warn_of_unknown_surveys},
-    printer::{counted, hint_line, scope_name},
+    printer::{counted, failure_lines, scope_name},
     progress,
     signals::SignalHandler,
-    terminal::styled_error,
 };
 
 /// Keys that are listed by default for each window and kind of difference.
@@ -104,8 +103,11 @@ fn describe(report: &VerifyReport) -> String {
     for window in report.windows.iter().filter(|window| !window.is_equal()).take(WINDOWS_SHOWN) {
         let (scope, range) = (scope_name(window.stream, window.survey_id), &window.range);
         text.push_str(&format!(
-            "{scope} {} .. {}   last read {}, {} records at the service\n",
-            range.start, range.end, window.last_read, window.service_rows
+            "{scope} {} .. {}   last read {}, {} at the service\n",
+            range.start,
+            range.end,
+            window.last_read,
+            counted(window.service_rows, "record")
         ));
         for (name, differences) in window.warehouses.iter().filter(|(_, differences)| !differences.is_equal()) {
             text.push_str(&format!("  {name} has {}\n", counted(differences.rows, "current record")));
@@ -123,23 +125,13 @@ fn describe(report: &VerifyReport) -> String {
     }
     let more = report.totals.windows_differing.saturating_sub(WINDOWS_SHOWN as u64);
     if more > 0 {
-        let windows = if more == 1 { "window that differs" } else { "windows that differ" };
-        text.push_str(&format!("... and {more} more {windows}; --json has them all\n\n"));
+        text.push_str(&format!("... and {} with differences; --json has them all\n\n", counted(more, "more window")));
     }
     for gap in &report.never_read {
         let scope = scope_name(gap.stream, gap.survey_id);
         text.push_str(&format!("never read: {scope} {} .. {}\n", gap.range.start, gap.range.end));
     }
-    for failure in &report.failures {
-        text.push_str(&format!(
-            "{} {} {}: {}\n",
-            styled_error("FAILED"),
-            failure.stream,
-            failure.window,
-            failure.error
-        ));
-        text.push_str(&hint_line(failure.hint.as_deref()));
-    }
+    text.push_str(&failure_lines(&report.failures));
     for note in &report.notes {
         text.push_str(&format!("note: {note}\n"));
     }

@@ -41,7 +41,7 @@ pub use settings::{
     ThrottleSettings, UsersSettings, WarehouseSettings,
 };
 pub use tables::keys;
-pub use template::template;
+pub use template::{assignment, template};
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! The configuration files that `studysync init` writes: a short one, and one with every key.
 
-use crate::wrapping::wrapped;
+use crate::wording::wrapped;
 
 use super::{
     declare::{SettingKey, Shown},
@@ -54,10 +54,10 @@ pub fn template(is_full: bool, base_url: Option<&str>) -> String {
         text += &comment(&help_of(&key, address.is_some()));
         let Shown { toml, is_set, below, .. } = &key.shown;
         let toml = address.map_or_else(|| toml.clone(), |address| toml::Value::from(address).to_string());
-        text += &assignment(key.name, &toml, *is_set);
+        text += &assignment(key.name, &toml, *is_set, COLUMNS);
         if let Some(below) = below {
             text += &match below.split_once(" = ") {
-                Some((name, toml)) if !name.contains(' ') => assignment(name, toml, false),
+                Some((name, toml)) if !name.contains(' ') => assignment(name, toml, false, COLUMNS),
                 _ => comment(&[(*below).to_owned()]),
             };
         }
@@ -95,8 +95,9 @@ fn commented(paragraph: &str) -> String {
     wrapped(paragraph, COLUMNS, "# ", &format!("# {}", " ".repeat(indent)))
 }
 
-/// Returns the line that sets a key; several lines for a list that is too long for one.
-fn assignment(name: &str, toml: &str, is_set: bool) -> String {
+/// Returns the line that sets a key; several lines for a list that is wider than `columns`. The lines are a comment if
+/// the key is not set.
+pub fn assignment(name: &str, toml: &str, is_set: bool, columns: usize) -> String {
     let mark = if is_set { "" } else { "# " };
     let line = format!("{mark}{name} = {toml}\n");
     let list: Option<Vec<String>> = format!("{name} = {toml}").parse::<toml::Table>().ok().and_then(|table| {
@@ -104,7 +105,7 @@ fn assignment(name: &str, toml: &str, is_set: bool) -> String {
         Some(items.iter().map(ToString::to_string).collect())
     });
     match list {
-        Some(items) if line.trim_end().len() > COLUMNS => {
+        Some(items) if line.trim_end().len() > columns => {
             let items: String = items.iter().map(|item| format!("{mark}{INDENT}{item},\n")).collect();
             format!("{mark}{name} = [\n{items}{mark}]\n")
         }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     flatten::reject_hash,
     model::{Drift, DriftEntry, DriftFate, DriftKind, FlatPage, Stream},
+    wording::counted,
 };
 
 /// The maximum number of records of a scan that are recognized when they are read again. Further records count twice.
@@ -103,17 +104,13 @@ impl ScanDrift {
 pub fn drift_lines(drift: &[DriftReport], unlisted: u64, lines_max: usize) -> Vec<String> {
     let line = |report: &DriftReport| {
         let DriftReport { kind, place, records, example, fate, .. } = report;
-        format!("{} {place} ({example}) in {records} records: {fate}", kind.title())
+        format!("{} {place} ({example}) in {}: {fate}", kind.title(), counted(*records, "record"))
     };
     let more = drift.len().saturating_sub(lines_max);
-    let rest = match (more, unlisted) {
-        (0, 0) => None,
-        (more, 0) => Some(format!("and at {more} more places: --json lists them")),
-        (0, unlisted) => Some(format!("and {unlisted} times at places that are not listed")),
-        (more, unlisted) => Some(format!(
-            "and at {more} more places (--json lists them), and {unlisted} times at places that are not listed"
-        )),
-    };
+    let more = (more > 0).then(|| format!("at {} (--json lists them)", counted(more as u64, "more place")));
+    let unlisted = (unlisted > 0).then(|| format!("{} at places that are not listed", counted(unlisted, "time")));
+    let rest: Vec<String> = more.into_iter().chain(unlisted).collect();
+    let rest = (!rest.is_empty()).then(|| format!("and {}", rest.join(", and ")));
     drift.iter().take(lines_max).map(line).chain(rest).collect()
 }
 
@@ -136,7 +133,7 @@ pub struct Frozen {
 fn named(drift: &Drift) -> String {
     let frozen: Vec<&DriftEntry> = drift.entries().filter(|entry| entry.fate == DriftFate::Frozen).collect();
     let named = frozen.iter().take(PLACES_NAMED_MAX).map(|entry| {
-        format!("{} {} ({}) in {} records", entry.kind.title(), entry.place, entry.example, entry.records)
+        format!("{} {} ({}) in {}", entry.kind.title(), entry.place, entry.example, counted(entry.records, "record"))
     });
     let more = frozen.len().saturating_sub(PLACES_NAMED_MAX);
     let more = (more > 0 || drift.unlisted_count() > 0).then(|| "and more".to_owned());

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use crate::{
     model::{DAY_MS, Scope, Stream, Window, format_duration_short, format_elapsed, format_ms},
     source::{Source, WaitReason},
+    wording::counted,
 };
 
 /// The interval over which speeds are averaged.
@@ -226,7 +227,10 @@ impl Reading {
     fn parts(&self) -> Vec<LinePart> {
         let part = |rank: u8, text: String| LinePart { rank, text };
         let mut parts = vec![part(0, format_elapsed(self.elapsed_secs))];
-        let rows = format!("{} rows", if self.rows < 1000 { self.rows.to_string() } else { short(self.rows as f64) });
+        let rows = match self.rows {
+            rows @ ..1000 => counted(rows, "row"),
+            rows => format!("{} rows", short(rows as f64)),
+        };
         if let Some(phase) = self.phase {
             parts.extend([part(1, rows), part(0, phase.to_owned())]);
             return parts;
@@ -242,8 +246,8 @@ impl Reading {
         parts.push(part(1, format!("{:.0}%", self.percent.floor())));
         // The number of all windows is an estimate, which may grow and shrink.
         let of = self.windows_expected.filter(|expected| *expected > self.windows_done);
-        let of = of.map(|expected| format!("/~{expected}")).unwrap_or_default();
-        parts.push(part(4, format!("{}{of} windows", self.windows_done)));
+        let done = self.windows_done;
+        parts.push(part(4, of.map_or_else(|| counted(done, "window"), |of| format!("{done}/~{of} windows"))));
         parts.push(part(1, rows));
         if let Some(wait) = self.waiting {
             let length = format_duration_short(wait.secs);

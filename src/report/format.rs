@@ -39,6 +39,11 @@ pub fn grouped(number: i64) -> String {
     if number < 0 { format!("-{text}") } else { text }
 }
 
+/// Returns the number with its noun: `1 answer`, `12,345 answers`.
+pub fn counted(number: i64, noun: &str) -> String {
+    format!("{} {noun}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
 /// Formats a share of 0 to 1 as a percentage: `42.3 %`.
 pub fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)

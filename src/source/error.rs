@@ -65,7 +65,7 @@ pub enum SourceError {
     TokensDie { restarts: u32, pages: u64, last: String },
 
     /// The pages of the list do not end.
-    #[error("the list does not end: {cause} after {pages} pages")]
+    #[error("the list does not end: {cause} after {}", crate::wording::counted(*.pages, "page"))]
     Looping { cause: LoopCause, pages: u64 },
 
     /// The settings cannot work.
@@ -264,7 +264,7 @@ pub enum Stop {
     #[error("the deadline leaves no time for a request: the next one may be sent at {}", format_ms(*until_ms))]
     Deadline { until_ms: i64 },
     /// The request budget of the run is used up.
-    #[error("the allowance of {requests} requests is used up")]
+    #[error("the allowance of {} is used up", crate::wording::counted(*.requests, "request"))]
     Budget { requests: u64 },
     /// The wait until `until_ms` (epoch milliseconds by this machine's clock) is longer than the run's patience.
     /// `is_retry_after`: the wait comes from `Retry-After`; otherwise from backoff or pacing.
@@ -344,7 +344,7 @@ pub enum Failure {
     #[error("{problem} ({came})")]
     NoPage { problem: crate::page::PageError, came: String },
     /// Some records of the page are not JSON.
-    #[error("{records} records on the page are not JSON")]
+    #[error("not JSON: {} on the page", crate::wording::counted(*.records as u64, "record"))]
     BrokenRecords { records: usize },
     /// The body is not JSON; `came` describes it.
     #[error("the body is not JSON: {reason} ({came})")]

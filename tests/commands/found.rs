@@ -126,6 +126,8 @@ fn config_show_names_the_origin_of_each_value() {
     assert_eq!(line("# publish"), "# publish is not set");
     assert!(text.contains("path = \"s/archive\"") || text.contains("path = \"s/s.sqlite.archive\""), "{text}");
     assert!(text.contains("[streams.surveys]") && text.contains("page_rows = 7"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(text.contains("# default\nstatuses = [\"NEW\", "), "{text}");
     // The output is a configuration file with the same values.
     std::fs::write(place.path("again.toml"), &text).unwrap();
     let again = bare(&place, &["config", "show", "--config", "again.toml"]).expect(0).stdout;

@@ -6,14 +6,14 @@ use serde_json::json;
 
 use crate::harness::{Place, Service, days_ago, small};
 
-/// Runs a command in a terminal of 80 columns, and returns everything that the terminal was sent. Returns `None`
+/// Runs a command in a terminal of this width, and returns everything that the terminal was sent. Returns `None`
 /// without the program `script`.
-fn on_terminal(place: &Place, arguments: &[&str]) -> Option<String> {
+pub(super) fn on_terminal(place: &Place, arguments: &[&str], columns: usize) -> Option<String> {
     let quoted = |text: &std::ffi::OsStr| format!("'{}'", text.to_string_lossy().replace('\'', "'\\''"));
     let run = place.command(arguments);
     let line = std::iter::once(run.get_program()).chain(run.get_args()).map(quoted).collect::<Vec<_>>().join(" ");
     let mut command = Command::new("script");
-    command.args(["-qec", &format!("stty cols 80 rows 24; {line}"), "/dev/null"]).current_dir(place.root());
+    command.args(["-qec", &format!("stty cols {columns} rows 24; {line}"), "/dev/null"]).current_dir(place.root());
     for (name, value) in run.get_envs() {
         match value {
             Some(value) => command.env(name, value),
@@ -27,7 +27,7 @@ fn on_terminal(place: &Place, arguments: &[&str]) -> Option<String> {
 #[test]
 fn a_terminal_shows_why_a_run_waits() {
     let place = Place::at("http://127.0.0.1:1").without_parquet();
-    let Some(shown) = on_terminal(&place, &["sync", "--deadline", "4s"]) else { return };
+    let Some(shown) = on_terminal(&place, &["sync", "--deadline", "4s"], 80) else { return };
     assert!(shown.contains("configuration: studysync.toml"), "{shown}");
     assert!(shown.contains("0s  0%  0 windows  0 rows"), "{shown}");
     assert!(shown.contains("0 rows  backing off (connection refused): waits 1s"), "{shown}");
@@ -41,7 +41,7 @@ fn a_terminal_shows_why_a_run_waits() {
     ] {
         service.control().merge_faults(fault).unwrap();
         let place = Place::new(&service).without_parquet();
-        let shown = on_terminal(&place, &["sync", "--deadline", "5s"]).unwrap();
+        let shown = on_terminal(&place, &["sync", "--deadline", "5s"], 80).unwrap();
         assert!(shown.contains(expected), "{expected}: {shown}");
     }
 }
@@ -51,7 +51,7 @@ fn progress_counts_rows_and_time_from_the_first_second() {
     let service = Service::start(small(4_000, 60));
     service.control().merge_faults(json!({"latency": {"ms": 150}})).unwrap();
     let place = Place::new(&service).without_parquet().with_config("[streams.responses]\npage_rows = 200\n");
-    let Some(shown) = on_terminal(&place, &["backfill", "--from", &days_ago(60)]) else { return };
+    let Some(shown) = on_terminal(&place, &["backfill", "--from", &days_ago(60)], 80) else { return };
     let lines: Vec<&str> = shown.split(['\r', '\n']).filter(|line| line.contains(" windows  ")).collect();
     let first = lines.first().unwrap_or_else(|| panic!("{shown}"));
     assert!(first.contains("0s  0%  ") && first.contains(" rows"), "{first}");

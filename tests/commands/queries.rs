@@ -146,7 +146,7 @@ fn a_printed_table_escapes_control_characters() {
     }
     assert!(!table.stdout.contains('\u{1b}') && !table.stdout.contains(&"y".repeat(201)), "{}", table.stdout);
     assert!(
-        table.stdout.ends_with("1 value is cut to 200 characters; other formats have it complete\n"),
+        table.stdout.ends_with("1 value cut to 200 characters; other formats have all characters\n"),
         "{}",
         table.stdout
     );

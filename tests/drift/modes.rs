@@ -129,7 +129,7 @@ fn p1_slow_a_frozen_stream_holds_drifted_windows_until_unfrozen() {
         let (unknown, clash) =
             (format!("{}.{}", stream.name, stream.unknown_place), format!("{}.{}", stream.name, stream.clash_place));
         let setting = format!("[streams.{}.drift]", stream.name);
-        for words in [&unknown, &clash, &setting, "in 1 records", "another mode", "pages are kept"] {
+        for words in [&unknown, &clash, &setting, "in 1 record", "another mode", "pages are kept"] {
             assert!(error.contains(words), "'{words}' is missing in {error}");
         }
         for other in &STREAMS {

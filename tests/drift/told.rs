@@ -172,16 +172,16 @@ fn summary_and_status_print_one_line_per_drift() {
     let shown = place.run(&["sync"]).expect(0).stderr;
     let status = place.run(&["status"]).expect(0).words();
     for line in [
-        "new field responses.battery (battery: object) in 1 records: kept",
-        "type clash responses.visitorId (string of length 14) in 1 records: kept",
-        "new field surveys.owner (owner: object) in 1 records: kept",
-        "type clash themes.surveyId (string of length 14) in 1 records: kept",
+        "new field responses.battery (battery: object) in 1 record: kept",
+        "type clash responses.visitorId (string of length 14) in 1 record: kept",
+        "new field surveys.owner (owner: object) in 1 record: kept",
+        "type clash themes.surveyId (string of length 14) in 1 record: kept",
     ] {
         assert!(shown.contains(&format!("drift: {line}")), "'{line}' is missing in {shown}");
     }
     // The first screen has room for three; the JSON has all.
-    assert!(status.contains("new field responses.battery (battery: object) in 1 records: kept"), "{status}");
-    assert!(status.contains("and at 3 more places: --json lists them"), "{status}");
+    assert!(status.contains("new field responses.battery (battery: object) in 1 record: kept"), "{status}");
+    assert!(status.contains("and at 3 more places (--json lists them)"), "{status}");
     // A command that finds no drift does not hide the drift that the last run found.
     place.run(&["verify", "--from", "2026-01-30"]).expect(0);
     assert!(place.run(&["status"]).expect(0).stdout.contains("responses.battery"));

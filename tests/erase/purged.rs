@@ -91,7 +91,7 @@ fn p9_an_unpurged_user_is_reported_and_stays_suppressed() {
     assert!(service.control().upsert_user(&person) < 300);
     let synced = place.run(&["sync", "--json"]).expect(3);
     let notes = synced.json()["notes"].to_string();
-    assert!(notes.contains("still knows 1 users of the erasure") && notes.contains(&id), "{notes}");
+    assert!(notes.contains("still knows 1 user of the erasure") && notes.contains(&id), "{notes}");
     let (file, waiting) = state(&place, &id);
     assert!(file.get("service_has_purged").is_none() && waiting[0]["people"] == 1, "{file:#} {waiting}");
 }

@@ -240,7 +240,7 @@ fn p1_slow_replay_refuses_to_lose_rows() {
     std::fs::rename(&victim, &aside).unwrap();
     let refused = replay(&service, &place, &[]).expect(1);
     assert!(
-        refused.stderr.contains("lacks the pages of 1 scans") && refused.stderr.contains("responses"),
+        refused.stderr.contains("lacks the pages of 1 scan") && refused.stderr.contains("responses"),
         "{}",
         refused.stderr
     );

@@ -229,7 +229,7 @@ fn p1_unknown_fields_of_a_user_are_kept() {
     }
     let report = pulled(&place);
     let notes = report["notes"].to_string();
-    assert!(notes.contains("1 users cannot be requested"), "{notes}");
+    assert!(notes.contains("cannot request 1 user"), "{notes}");
     assert_eq!(report["requests"]["by_status"]["404"], 1);
     service.clear_log();
     place.report(&["users", "pull"], 0);
@@ -288,7 +288,7 @@ fn naming_the_users_stream_pulls_only_users() {
     let log = service.log();
     let people = asked(&log).len();
     assert!(people > 30, "{people}");
-    assert!(done.stderr.contains(&format!("{people} users are requested, one request each")), "{}", done.stderr);
+    assert!(done.stderr.contains(&format!("requesting {people} users, one request each")), "{}", done.stderr);
     let others = log.iter().filter(|entry| entry.path != "/v1/surveys" && !entry.path.starts_with("/v2/users/"));
     assert_eq!(others.count(), 0, "{log:?}");
     assert_eq!(under_way(), before, "what was begun of other streams waits");

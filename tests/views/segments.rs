@@ -320,7 +320,9 @@ fn weeks_of_segments_add_up_and_missing_flags_are_named() {
     let rates = bare.run(&["query", "FROM response_rates"]).expect(0).stderr;
     assert!(rates.contains("hint: response_rates is empty because no webhook was received"), "{rates}");
     let schema =
-        crate::harness::Done::from(bare.bare(&["schema", "--format", "md", "response_rates"]).output().unwrap()).expect(0).stdout;
+        crate::harness::Done::from(bare.bare(&["schema", "--format", "md", "response_rates"]).output().unwrap())
+            .expect(0)
+            .stdout;
     assert!(schema.contains("Without webhooks the view is empty: `studysync serve` receives them."), "{schema}");
 
     let place = Place::new(&service).with_config(&crate::users::with_people());

@@ -70,8 +70,29 @@ fn untrusted_has_gaps_rejects_collisions_and_drift() {
         assert!(section.contains(words), "{words}: {section}");
     }
 
+    assert!(!section.contains("<details>"), "three rows of a reason are not folded: {section}");
+
     place.run(&["backfill", "--from", &days_ago(20), "--to", &days_ago(15)]).expect(0);
     assert_eq!(reasons(&place, "uncovered"), Vec::<Vec<Cell>>::new(), "the gap was read");
+}
+
+/// Of each reason, the report shows the rows of three ranges; the others are folded.
+#[test]
+fn the_report_folds_further_rows_of_a_reason() {
+    let service = Service::start(small(100, 28));
+    let place = Place::new(&service);
+    for day in 17..22 {
+        let changes = json!({"questionId": null, "createdAt": format!("2026-01-{day}T12:00:00.000Z")});
+        service.control().plant(ListName::Responses, &record(&format!("day-{day}"), &changes), None).unwrap();
+    }
+    place.run(&["backfill", "--from", &days_ago(28)]).expect(3);
+    assert_eq!(reasons(&place, "rejects").len(), 5);
+    place.run(&["report", "--out", "report.html"]).expect(0);
+    let report = std::fs::read_to_string(place.path("report.html")).unwrap();
+    let section = report.split("<section id=\"trust\"").nth(1).unwrap().split("</section>").next().unwrap();
+    let (open, folded) = section.split_once("<details><summary>2 more rows</summary>").unwrap();
+    let rejects = |part: &str| part.matches("<bdi>rejects</bdi>").count();
+    assert_eq!((rejects(open), rejects(folded)), (3, 2), "{section}");
 }
 
 #[test]

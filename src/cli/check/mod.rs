@@ -88,7 +88,7 @@ impl Findings<'_> {
     fn add(&mut self, findings: impl IntoIterator<Item = Finding>) -> Result<(), CommandError> {
         for finding in findings {
             if let Some(printer) = self.printer {
-                printer.print_wrapped(&finding.describe())?;
+                printer.print(&finding.describe())?;
             }
             self.list.push(finding);
         }

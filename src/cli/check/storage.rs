@@ -20,7 +20,7 @@ use crate::{
 
 use super::super::{
     CommandError,
-    terminal::{styled_error, styled_hint},
+    terminal::{hanging_for_terminal, styled_error, styled_hint},
 };
 
 /// Checks the state file, its folder, and the folder of erasures. A missing file is not created, because a new file
@@ -210,11 +210,11 @@ impl Finding {
         Self { what, is_well: false, found, what_to_do: Some(what_to_do.into()), exit_code }
     }
 
-    /// Returns the finding and its hint as lines of text.
+    /// Returns the finding and its hint as lines of text, wrapped on a terminal.
     pub fn describe(&self) -> String {
         let mark = if self.is_well { "ok  ".to_owned() } else { styled_error("FAIL") };
-        let hint = self.what_to_do.as_ref().map(|hint| format!("\n     {} {hint}", styled_hint("hint:")));
-        let hint = hint.unwrap_or_default();
-        format!("{mark} {:<10} {}{hint}\n", self.what, self.found)
+        let hint = self.what_to_do.as_ref().map(|hint| format!("     {} {hint}", styled_hint("hint:")));
+        let hint = hint.map(|hint| hanging_for_terminal(&hint, 11)).unwrap_or_default();
+        hanging_for_terminal(&format!("{mark} {:<10} {}", self.what, self.found), 16) + &hint
     }
 }

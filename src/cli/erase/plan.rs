@@ -172,7 +172,7 @@ fn list(title: &str, lines: Vec<String>, lines_max: usize) -> String {
 pub(super) fn describe_receipt(receipt: &Receipt, path: &Path) -> String {
     let mut text = format!("erase {}: receipt {}\n", outcome_words(receipt.outcome), path.display());
     let removed: u64 = receipt.removed.values().sum();
-    text.push_str(&format!("  removed: {removed} rows and records\n"));
+    text.push_str(&format!("  removed rows and records: {removed}\n"));
     if let Some(from) = &receipt.suppressed_from {
         text.push_str(&format!("  suppressed from {from} on\n"));
     }
@@ -199,18 +199,18 @@ pub(super) fn describe_receipt(receipt: &Receipt, path: &Path) -> String {
         );
     }
     if receipt.redacted > 0 {
-        text.push_str(&format!("  replaced in {} rows and pages\n", receipt.redacted));
+        text.push_str(&format!("  rows and pages with replaced identifiers: {}\n", receipt.redacted));
     }
     if receipt.kept_under_other_names > 0 {
         text.push_str(&format!(
-            "  LEFT UNDER OTHER NAMES (hard links): {} files; delete these names, which keep the removed data\n",
-            receipt.kept_under_other_names
+            "  LEFT UNDER OTHER NAMES (hard links): {}; delete these names, which keep the removed data\n",
+            counted(receipt.kept_under_other_names as u64, "file")
         ));
     }
     if receipt.not_followed > 0 {
         text.push_str(&format!(
-            "  {} linked identifiers were not followed, because other people have them too\n",
-            receipt.not_followed
+            "  not followed, because other people have them too: {}\n",
+            counted(receipt.not_followed as u64, "linked identifier")
         ));
     }
     text
@@ -241,11 +241,14 @@ fn describe_end(report: &EndReport) -> String {
     let verb = if report.dry_run { "would end" } else { "ended" };
     let mut text = String::new();
     for EndedSuppression { erasure_id, identifiers, left, .. } in &report.ended {
-        text.push_str(&format!("erasure {erasure_id}: the suppression of {identifiers} identifiers {verb}\n"));
+        text.push_str(&format!(
+            "erasure {erasure_id}: the suppression of {} {verb}\n",
+            counted(*identifiers as u64, "identifier")
+        ));
         if *left > 0 {
             text.push_str(&format!(
-                "  {left} identifiers stay suppressed, because this erasure is of several people or identifiers. To end all: \
-                 studysync erase --end {erasure_id}\n"
+                "  still suppressed, because this erasure is of several people or identifiers: {left}. To end all: studysync erase \
+                 --end {erasure_id}\n"
             ));
         }
     }

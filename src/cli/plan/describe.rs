@@ -12,9 +12,15 @@ use crate::{
 };
 
 use super::{
-    super::printer::scope_name,
+    super::{
+        printer::{counted, counted_grouped, scope_name},
+        terminal::FixedTable,
+    },
     cost::{PlannedUsers, SpeedBasis, Total},
 };
+
+const TABLE: FixedTable<'_> =
+    FixedTable { name_width: 22, columns: &[("windows", 8), ("records", 12), ("requests", 10), ("minutes", 9)] };
 
 /// Returns the plan as text. `with_windows` lists every window.
 pub(super) fn describe(plan: &Plan, with_windows: bool) -> String {
@@ -24,12 +30,12 @@ pub(super) fn describe(plan: &Plan, with_windows: bool) -> String {
         text.push_str(&format!("{rate:.1} requests per second: {}\n", basis.description()));
     }
     if plan.under_way > 0 {
-        text.push_str(&format!("{} unfinished scans of an earlier run are resumed first.\n", plan.under_way));
+        text.push_str(&format!(
+            "First resumes {} of an earlier run.\n",
+            counted(plan.under_way as u64, "unfinished scan")
+        ));
     }
-    text.push_str(&format!(
-        "\n{:<22} {:>8} {:>12} {:>10} {:>9}\n",
-        "stream", "windows", "records", "requests", "minutes"
-    ));
+    text.push_str(&format!("\n{}", TABLE.head("stream")));
     for stream in &plan.streams {
         text.push_str(&line(stream));
         if with_windows {
@@ -39,7 +45,7 @@ pub(super) fn describe(plan: &Plan, with_windows: bool) -> String {
     if let Some(PlannedUsers { named, due, minutes }) = &plan.users {
         let minutes = minutes.map(|minutes| format!("{minutes:.1}")).unwrap_or_default();
         let (requests, named) = (grouped(*due), grouped(*named));
-        text.push_str(&format!("{:<22} {:>8} {:>12} {requests:>10} {minutes:>9}\n", "users", "", ""));
+        text.push_str(&TABLE.row("users", &[String::new(), String::new(), requests.clone(), minutes]));
         text.push_str(&format!(
             "  {requests} of {named} known users are due, and every user that is first named in a new answer\n"
         ));
@@ -48,10 +54,11 @@ pub(super) fn describe(plan: &Plan, with_windows: bool) -> String {
     match (has_unknown, plan.probe_requests) {
         (true, Some(requests)) => {
             text.push_str(&format!(
-                "\nThe sample took {requests} requests. ?: the sample has no row; the range may be longer than the data\n"
+                "\nThe sample took {}. ?: the sample has no row; the range may be longer than the data\n",
+                counted(requests, "request")
             ));
         }
-        (false, Some(requests)) => text.push_str(&format!("\nThe sample took {requests} requests.\n")),
+        (false, Some(requests)) => text.push_str(&format!("\nThe sample took {}.\n", counted(requests, "request"))),
         (true, None) => text.push_str(
             "\n?: no data read yet. --probe requests a sample, usually with 6 to 36 requests for each stream.\n",
         ),
@@ -77,9 +84,8 @@ fn total(plan: &Plan) -> String {
     let wait_secs = plan.wait.as_ref().map_or(0, |wait| wait.wait_secs);
     let secs = total.minutes.map(|minutes| (minutes * 60.0).ceil() as u64 + wait_secs);
     let time = secs.map(|secs| format!(" in {bound} {}", format_duration(secs))).unwrap_or_default();
-    let rows = total.rows.map(|rows| format!(", for {} records", grouped(rows))).unwrap_or_default();
-    let unit = if requests == 1 { "request" } else { "requests" };
-    format!("{command} would send\n{bound} {} {unit}{time}{rows}", grouped(requests))
+    let rows = total.rows.map(|rows| format!(", for {}", counted_grouped(rows, "record"))).unwrap_or_default();
+    format!("{command} would send\n{bound} {}{time}{rows}", counted_grouped(requests, "request"))
 }
 
 fn rate_limit(wait: &RateLimitWait) -> String {
@@ -102,14 +108,15 @@ fn line(stream: &PlannedStream) -> String {
     }
     let number = |number: &Option<u64>| number.map_or("?".to_owned(), grouped);
     let minutes = minutes.map_or("?".to_owned(), |minutes| format!("{minutes:.1}"));
-    let (windows, rows, requests) = (windows.len(), number(rows), number(requests));
-    format!("{name:<22} {windows:>8} {rows:>12} {requests:>10} {minutes:>9}\n")
+    let (windows, rows, requests) = (windows.len().to_string(), number(rows), number(requests));
+    TABLE.row(&name, &[windows, rows, requests, minutes])
 }
 
 fn windows(estimate: &Estimate) -> String {
     let line = |planned: &PlannedWindow| {
         let window = planned.due.window;
-        let requests = planned.requests.map(|requests| format!("  {requests} requests")).unwrap_or_default();
+        let requests =
+            planned.requests.map(|requests| format!("  {}", counted(requests, "request"))).unwrap_or_default();
         let reason = planned.due.reason.to_string();
         let (start, end) = (format_ms(window.start_ms), format_ms(window.end_ms));
         format!("  {reason:<13} {start} .. {end}{requests}\n")

@@ -25,7 +25,8 @@ use crate::{
 use super::{
     CommandError, Context,
     flags::{LocationArgs, TimeZoneArgs},
-    printer::{WriteError, write_stderr, write_to},
+    printer::{WriteError, counted, write_stderr, write_to},
+    terminal::styled_hint,
     warehouse::open_reader,
 };
 use formats::RowWriter;
@@ -230,11 +231,11 @@ pub(super) fn run(args: &QueryArgs, context: Context) -> Result<u8, CommandError
         Ok(is_truncated)
     })?;
     if is_truncated {
-        write_stderr(&format!("only the first {rows_max} rows are shown; --rows N shows more\n"));
+        write_stderr(&format!("only the first {} shown; --rows N shows more\n", counted(rows_max as u64, "row")));
     }
     for (statement, rows) in statements.iter().zip(rows_of) {
         for hint in hints::hints(&mut reader, statement, rows) {
-            write_stderr(&format!("hint: {hint}\n"));
+            write_stderr(&format!("{} {hint}\n", styled_hint("hint:")));
         }
     }
     Ok(0)

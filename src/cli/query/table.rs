@@ -15,7 +15,14 @@ use comfy_table::{ColumnConstraint, ContentArrangement, Width, presets};
 
 use crate::model::is_display_control;
 
-use super::{super::terminal::terminal_width, formats::RowWriter, moments};
+use super::{
+    super::{
+        printer::counted,
+        terminal::{hanging_for_terminal, terminal_width, wrapped_for_terminal},
+    },
+    formats::RowWriter,
+    moments,
+};
 
 /// Maximum characters of a value. A longer value is cut, because a text can have megabytes.
 const CELL_CHARS_MAX: usize = 200;
@@ -191,7 +198,7 @@ impl Table {
         }
     }
 
-    /// Returns the rows with a line for each column.
+    /// Returns the rows with a line for each column. Long lines are wrapped on a terminal.
     fn lines(&self) -> String {
         let widths = self.names.iter().map(|name| name.chars().count());
         let width = widths.max().unwrap_or(0);
@@ -199,7 +206,7 @@ impl Table {
         for (at, row) in self.rows.iter().enumerate() {
             text.push_str(&format!("── row {} ──\n", at + 1));
             for (name, value) in self.names.iter().zip(row) {
-                text.push_str(&format!("{name:<width$}  {value}\n"));
+                text.push_str(&hanging_for_terminal(&format!("{name:<width$}  {value}"), width + 2));
             }
         }
         text
@@ -271,13 +278,13 @@ impl RowWriter for Table {
             Some(table) => writeln!(out, "{table}")?,
             None => write!(out, "{}", self.lines())?,
         }
-        let rows = self.rows.len();
-        writeln!(out, "{rows} {}", if rows == 1 { "row" } else { "rows" })?;
+        writeln!(out, "{}", counted(self.rows.len() as u64, "row"))?;
         match self.cut_values {
             0 => Ok(()),
-            1 => writeln!(out, "1 value is cut to {CELL_CHARS_MAX} characters; other formats have it complete"),
             cut => {
-                writeln!(out, "{cut} values are cut to {CELL_CHARS_MAX} characters; other formats have them complete")
+                let cut = counted(cut as u64, "value");
+                let note = format!("{cut} cut to {CELL_CHARS_MAX} characters; other formats have all characters\n");
+                write!(out, "{}", wrapped_for_terminal(&note))
             }
         }
     }

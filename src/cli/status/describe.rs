@@ -6,7 +6,6 @@ use serde::Serialize;
 use crate::{
     model::{format_duration, format_second},
     pipeline::{RunReason, drift_lines},
-    report::format::grouped,
     sync_status::{
         BEHIND, Health, HealthSummary, LagCheck, RunStatus, ScanStatus, ScopeStatus, Status, TimeRange, UsersStatus,
         WaitingErasure,
@@ -14,7 +13,7 @@ use crate::{
 };
 
 use super::super::{
-    printer::{counted, outcome_words},
+    printer::{counted, counted_grouped, outcome_words},
     terminal::wrapped,
 };
 
@@ -149,7 +148,7 @@ fn describe_runs(status: &Status, health: &Health) -> String {
     let reasons: Vec<&str> = reasons.map(|reason| reason.text.as_str()).collect();
     for (at, run) in runs.iter().enumerate() {
         let label = if at == 0 { "last runs " } else { INDENT };
-        text.push_str(&format!("{label}{}", run_line(run, status.now_ms)));
+        text.push_str(&wrapped(&run_line(run, status.now_ms), label, RUN_INDENT));
         let is_newest = runs[..at].iter().all(|newer| newer.command != run.command);
         let is_shown = |why: &&String| is_newest && !reasons.contains(&why.as_str());
         let Some(why) = run.why.as_ref().filter(is_shown) else { continue };
@@ -166,7 +165,7 @@ fn describe_runs(status: &Status, health: &Health) -> String {
 fn run_line(run: &RunStatus, now_ms: i64) -> String {
     let took = run.secs.map(|secs| format!(" in {}", duration(secs))).unwrap_or_default();
     let age = format_duration((now_ms - run.started_ms).max(0).unsigned_abs() / 1000);
-    format!("{}  {:<8} {}{took}, {age} ago\n", run.started, run.command, outcome_words(&run.outcome))
+    format!("{}  {:<8} {}{took}, {age} ago", run.started, run.command, outcome_words(&run.outcome))
 }
 
 fn duration(secs: f64) -> String {
@@ -214,12 +213,6 @@ fn ranges(label: &str, ranges: &[TimeRange]) -> String {
     let Some(first) = ranges.first() else { return String::new() };
     let count = if ranges.len() == 1 { String::new() } else { format!("{} ranges, the first ", ranges.len()) };
     wrapped(&format!("{label} {count}{} .. {}", first.start, first.end), "    ", "            ")
-}
-
-/// Returns the number with its unit, with the digits in groups: `12,345 rows`.
-fn counted_grouped(number: u64, unit: &str) -> String {
-    let shown = grouped(i64::try_from(number).unwrap_or(i64::MAX));
-    format!("{shown} {unit}{}", if number == 1 { "" } else { "s" })
 }
 
 fn describe_users(users: &UsersStatus) -> String {

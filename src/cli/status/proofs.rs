@@ -50,7 +50,7 @@ fn describe_interval(proof: &ProofStatus) -> String {
         (Some(last_read), _) => text.push_str(&format!(", last read {last_read}\n")),
         (None, _) => text.push_str(", last read at an unknown time\n"),
     }
-    text.push_str(&format!("              {} records", proof.records.unwrap_or(0)));
+    text.push_str(&format!("              {}", counted(proof.records.unwrap_or(0), "record")));
     if proof.scans > 0 {
         text.push_str(&format!(" in {} of {}", counted(proof.pages, "page"), counted(proof.scans, "scan")));
     }

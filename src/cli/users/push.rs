@@ -195,8 +195,8 @@ fn progress_text(push: &Push) -> impl FnMut() -> String + Send + 'static {
             format!("  waiting {:.1} s", left.as_secs_f64())
         });
         let requests = source.request_stats().total;
-        let text =
-            format!("{} rows read, {} accepted, {} known, {requests} requests", now.read, now.accepted, now.known);
+        let (read, requests) = (counted(now.read, "row"), counted(requests, "request"));
+        let text = format!("{read} read, {} accepted, {} known, {requests}", now.accepted, now.known);
         text + &wait.unwrap_or_default()
     }
 }

@@ -24,6 +24,7 @@ use crate::{
         sync::recordings::apply_known_outcomes,
     },
     state::{RunEntry, State},
+    wording::counted,
 };
 
 use super::{
@@ -249,7 +250,7 @@ fn fit_coverage(
     state.rebuild_coverage(&checkpoints, &[], &extents, &names)?;
     replayed.has_gaps = unproven_ms > 0;
     replayed.notes.push(match is_lost {
-        true => format!("the checkpoints knew of nothing; they now count the {} scans of the new ledger", ledger.len()),
+        true => format!("the checkpoints knew of nothing; they now count {} of the new ledger", counted(ledger.len() as u64, "scan")),
         false => "the archive does not prove all that the checkpoints counted; they now count what it proves, and the next sync \
                   pulls the rest"
             .to_owned(),

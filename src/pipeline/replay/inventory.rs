@@ -7,6 +7,7 @@ use crate::{
     load::{Identity, LedgerEntry, VanishPolicy},
     model::{Scan, ScanId},
     pipeline::{error::PipelineError, scan::states::CommitNote},
+    wording::counted,
 };
 
 /// A committed scan in the archive.
@@ -75,9 +76,9 @@ pub(super) fn require_all<'a>(
     missing.sort_by_key(|scan| (scan.window.start_ms, &scan.id));
     let (Some(first), Some(last)) = (missing.first(), missing.last()) else { return Ok(()) };
     Err(PipelineError::NotReplayable(format!(
-        "the archive lacks the pages of {} scans that the {warehouse} warehouse holds, from {} {} to {} {}: built without them it \
+        "the archive lacks the pages of {} that the {warehouse} warehouse holds, from {} {} to {} {}: built without them it \
          would lose rows or their history. Pages go after `keep_days`, and are not kept with `--archive none`",
-        missing.len(),
+        counted(missing.len() as u64, "scan"),
         first.scope,
         first.window,
         last.scope,

@@ -8,6 +8,7 @@ use crate::{
     model::{DAY_MS, EndStyle, FlagSet, PageRequest, RowTime, Scope, Stream, ThemeTime, Window, behaviour_names},
     pipeline::error::PipelineError,
     source::{Answer, Range},
+    wording::counted,
 };
 
 use super::{
@@ -69,7 +70,7 @@ pub(super) async fn measure(context: &mut MeasureContext, sample: &ResponseSampl
 /// of the creation time `at_ms` of a row. Both stay unknown if the list is empty or was not read to its end.
 fn list_end(context: &mut MeasureContext, at_ms: i64, around: &SmallList) {
     let (style, trailing) = (behaviour_names::END_STYLE, behaviour_names::TRAILING_EMPTY_PAGE);
-    let how = format!("a list of {} rows", around.rows);
+    let how = format!("a list of {}", counted(around.rows as u64, "row"));
     match around.end.filter(|_| around.rows > 0) {
         Some(end) => {
             context.add(Measured::known(style, end, how.clone()));
@@ -88,7 +89,9 @@ fn empty_list(context: &mut MeasureContext, empty: &SmallList) {
     let name = behaviour_names::NOT_FOUND_WHEN_EMPTY;
     let how = "the responses of 1970-01-01T00:00:00.001Z";
     context.add(match empty.end {
-        Some(_) if empty.rows > 0 => Measured::unknown(name, format!("{how}: the list has {} rows", empty.rows)),
+        Some(_) if empty.rows > 0 => {
+            Measured::unknown(name, format!("{how}: the list has {}", counted(empty.rows as u64, "row")))
+        }
         Some(end) => Measured::known(name, end == EndStyle::NotFound && !empty.has_trailing_empty_page, how),
         None => Measured::unknown(name, format!("{how}: the list was not read to its end")),
     });
@@ -128,7 +131,7 @@ async fn filter_time(
     [empty, around]: [&SmallList; 2],
 ) -> Result<Measured, PipelineError> {
     if empty.rows > 0 {
-        let how = format!("the range of 1970-01-01T00:00:00.001Z has {} rows", empty.rows);
+        let how = format!("the range of 1970-01-01T00:00:00.001Z has {}", counted(empty.rows as u64, "row"));
         return Ok(Measured::known(name, RowTime::Ignored, how));
     }
     let row_name = format!("a row of {} ms", row.created_ms);

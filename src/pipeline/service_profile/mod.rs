@@ -22,6 +22,7 @@ use crate::{
     model::{DriftRules, RowTime, Scope, Stream, Ties, behaviour_names},
     person::Suppression,
     source::{SourceError, Stop},
+    wording::counted,
 };
 
 use super::{
@@ -96,7 +97,7 @@ async fn measure_all(
             report::fill_unknown(
                 &mut context.measured,
                 report::all(),
-                &format!("the allowance of {requests} requests is used up"),
+                &format!("the allowance of {} is used up", counted(requests, "request")),
             );
             Ok(())
         }
@@ -142,7 +143,7 @@ async fn statuses(context: &mut MeasureContext) -> Result<(), PipelineError> {
 async fn ties(context: &mut MeasureContext, sample: &paging::ResponseSample) -> Result<(), PipelineError> {
     let (name, tie) = (behaviour_names::TIES, sample.tie());
     let Some(at_ms) = tie else {
-        let how = format!("no two of {} rows share a millisecond", sample.rows());
+        let how = format!("no two of {} share a millisecond", counted(sample.rows() as u64, "row"));
         context.add(Measured::unknown(name, how));
         return Ok(());
     };

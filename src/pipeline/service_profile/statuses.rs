@@ -15,6 +15,7 @@ use crate::{
     pipeline::{error::PipelineError, threads::blocking},
     source::{Answer, Range, Source},
     state::State,
+    wording::counted,
 };
 
 use super::report::{Measured, STATUS_BEHAVIOURS};
@@ -152,14 +153,15 @@ async fn measure(
         let Some(listed) = list(source, Some(all)).await? else { continue };
         let has_all = plain.keys().all(|key| listed.contains_key(key));
         if has_all && listed.len() > plain.len() {
-            let how = format!("{} surveys without a status, {} with all six", plain.len(), listed.len());
+            let how =
+                format!("{} without a status, {} with all six", counted(plain.len() as u64, "survey"), listed.len());
             return Ok(Ok(StatusMeasure {
                 lists_all: Some(false),
                 ..compare(Some(spelling), &plain, Some(&listed), how)
             }));
         }
         if has_all && (Some(spelling) == known || is_understood(source, spelling, &listed).await?) {
-            let how = format!("{} surveys, with all six statuses and without", plain.len());
+            let how = format!("{}, with all six statuses and without", counted(plain.len() as u64, "survey"));
             return Ok(Ok(StatusMeasure { lists_all, ..compare(Some(spelling), &plain, Some(&listed), how) }));
         }
         // More surveys with statuses disprove that a request without a status lists all surveys.
@@ -169,7 +171,7 @@ async fn measure(
         // Every spelling would list the same: nothing.
         return Ok(Err("the service lists no survey"));
     }
-    let how = format!("{} surveys; the service understands no spelling", plain.len());
+    let how = format!("{}; the service understands no spelling", counted(plain.len() as u64, "survey"));
     Ok(Ok(StatusMeasure { lists_all, ..compare(None, &plain, None, how) }))
 }
 

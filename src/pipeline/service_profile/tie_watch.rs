@@ -9,6 +9,7 @@ use crate::{
     pipeline::error::PipelineError,
     plan::page_boundaries::{BoundarySampler, ScanBoundaries},
     state::State,
+    wording::counted,
 };
 
 /// A measured behaviour older than this is measured again at the next tie.
@@ -134,8 +135,8 @@ impl TieWatch {
             if !before.may_lose() || !affected.is_empty() {
                 inner.notes.push(format!(
                     "the service was believed to have ties {before}, and loses rows that share a millisecond at the boundary of a \
-                     page: {} windows of this run are in recheck and will be read again by the next",
-                    affected.len()
+                     page: the next run reads {} of this run again",
+                    counted(affected.len() as u64, "window")
                 ));
             }
         }
@@ -175,7 +176,8 @@ impl TieWatch {
         let inner = self.inner();
         let named = inner.rechecks.iter().take(RECHECKS_NAMED_MAX).map(|recheck| recheck.text.clone());
         let more = inner.rechecks.len().saturating_sub(RECHECKS_NAMED_MAX);
-        let more = (more > 0).then(|| format!("{more} more windows may lack rows at the boundaries of their pages"));
+        let more = (more > 0)
+            .then(|| format!("{} may lack rows at the boundaries of their pages", counted(more as u64, "more window")));
         inner.notes.iter().cloned().chain(named).chain(more).collect()
     }
 }

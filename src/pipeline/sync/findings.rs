@@ -15,6 +15,7 @@ use crate::{
         report::{Reached, StreamReport},
     },
     source::Stop,
+    wording::counted,
 };
 
 /// Vanished rows of one window that are withheld, because they are too many to believe.
@@ -30,8 +31,9 @@ impl fmt::Display for WithheldRows {
         let WithheldRows { scope, window, withheld } = self;
         write!(
             f,
-            "{withheld} rows of {scope} in {window} are no longer returned by the service; too many to believe, so they stay. \
-             If they are really gone, run with --accept-vanished"
+            "{} of {scope} in {window}: no longer returned by the service; too many to believe, so they stay. If they are \
+             really gone, run with --accept-vanished",
+            counted(*withheld, "row")
         )
     }
 }
@@ -89,16 +91,19 @@ impl Findings {
 
     /// Returns everything that somebody must read, one sentence each: notes, rejects, collisions and withheld rows.
     pub fn attention_notes(&self) -> Vec<String> {
-        let counted = self.streams.iter().flat_map(|(name, stream)| {
+        let counts = self.streams.iter().flat_map(|(name, stream)| {
             let RowCounts { rejected, collisions, .. } = stream.counts;
-            let rejected =
-                (rejected > 0).then(|| format!("{name}: {rejected} records were rejected; the table rejects has them"));
+            let rejected = (rejected > 0)
+                .then(|| format!("{name}: {} rejected; see the table rejects", counted(rejected, "record")));
             let collisions = (collisions > 0).then(|| {
-                format!("{name}: {collisions} records share the key of another record; response_history and rejects have them")
+                format!(
+                    "{name}: {} with the key of another record; see response_history and rejects",
+                    counted(collisions, "record")
+                )
             });
             rejected.into_iter().chain(collisions)
         });
-        counted
+        counts
             .chain(self.attention_notes.iter().cloned())
             .chain(self.withheld_rows.iter().map(WithheldRows::to_string))
             .collect()

@@ -16,6 +16,7 @@ use crate::{
     person::ExpirableErasure,
     pipeline::error::chain,
     source::UserAnswer,
+    wording::counted,
 };
 
 use super::run::Run;
@@ -40,10 +41,10 @@ impl Run {
         if late.records > 0 {
             let ids: Vec<String> = late.erasure_ids.into_iter().collect();
             self.findings.add_attention_note(format!(
-                "the service still sends {} records of people whom it should have purged by now (erasure {}); they were left \
+                "the service still sends {} of people whom it should have purged by now (erasure {}); they were left \
                  out. If these people signed up again, run `studysync erase --end {}`. If the service was never asked to purge \
                  them, run `studysync erase` for them without --local-only",
-                late.records,
+                counted(late.records, "record"),
                 ids.join(", "),
                 ids.join(" ")
             ));
@@ -64,10 +65,12 @@ impl Run {
                 }
                 PurgeCheck::StillKnown(users) => {
                     self.findings.add_attention_note(format!(
-                        "the service still knows {users} users of the erasure {}, whom it should have purged by now; they are \
+                        "the service still knows {} of the erasure {}, whom it should have purged by now; they are \
                          kept out. If they signed up again, run `studysync erase --end {}`. If not, run `studysync erase` for \
                          them again, or ask whoever runs the service",
-                        over.erasure_id, over.erasure_id
+                        counted(users as u64, "user"),
+                        over.erasure_id,
+                        over.erasure_id
                     ));
                     still_suppressed.insert(over.erasure_id);
                 }

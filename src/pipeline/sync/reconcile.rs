@@ -22,6 +22,7 @@ use crate::{
     plan::page_boundaries::ScanBoundaries,
     source::envelope::{self, Envelope},
     state::{ScanCheckpoint, State, UnfinishedScan},
+    wording::counted,
 };
 
 /// A scan that an earlier run began.
@@ -98,9 +99,9 @@ pub(super) fn check_ledgers(
         false => "Nothing is to be done",
     };
     Ok(Some(format!(
-        "the checkpoints did not fit the ledger of {}: {proven} scans are proven by every warehouse, the rest is pulled again. \
-         {action}",
-        mismatched.join(" and ")
+        "the checkpoints did not fit the ledger of {}: every warehouse proves {}, the rest is pulled again. {action}",
+        mismatched.join(" and "),
+        counted(proven as u64, "scan")
     )))
 }
 

@@ -2,7 +2,7 @@
 
 use maud::{Markup, PreEscaped, html};
 
-pub(super) use crate::report::format::{decimal, grouped, percent, sanitized, sanitized_up_to};
+pub(super) use crate::report::format::{counted, decimal, grouped, percent, sanitized, sanitized_up_to};
 
 use crate::report::chart::Drawing;
 
@@ -35,11 +35,6 @@ pub(super) fn service_text_or(text: Option<&str>, nothing: &str) -> Markup {
         Some(text) if !text.trim().is_empty() => service_text(text),
         _ => html! { em { (nothing) } },
     }
-}
-
-/// Returns the number with its noun: `1 answer`, `2 answers`.
-pub(super) fn counted(number: i64, noun: &str) -> String {
-    format!("{} {noun}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
 /// Renders a bar of a share of 0 to 1.

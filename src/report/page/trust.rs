@@ -2,25 +2,36 @@
 
 use maud::{Markup, html};
 
-use super::elements::{grouped, left_out, nothing, section, service_text, table};
+use super::elements::{counted, folded, grouped, left_out, nothing, section, service_text, table};
 use crate::{model::Untrusted, report::rows::count};
 
-/// Maximum rows of the table.
-const ROWS_MAX: usize = 50;
+/// Rows of each reason that are always shown: those of its newest ranges.
+const SHOWN_OF_REASON: usize = 3;
+/// Maximum rows of the folded table.
+const FOLDED_MAX: usize = 200;
 const HEADS: [&str; 6] = ["Reason", "Of", "From", "To", "Records", "What was found"];
 
-/// Renders what is known against the data, one row for each reason and range.
+/// Renders what is known against the data, one row for each reason and range. Older ranges of a reason are folded.
 pub(super) fn trust(untrusted: &[Untrusted]) -> Markup {
     if untrusted.is_empty() {
         return section("trust", nothing("Nothing is known against the data."));
     }
-    let rows = html! { @for one in untrusted.iter().take(ROWS_MAX) { (row(one)) } };
+    let (mut shown, mut older): (Vec<&Untrusted>, Vec<&Untrusted>) = (Vec::new(), Vec::new());
+    for one in untrusted {
+        let of_reason = shown.iter().filter(|shown| shown.reason == one.reason).count();
+        if of_reason < SHOWN_OF_REASON { shown.push(one) } else { older.push(one) }
+    }
+    let known = |rows: &[&Untrusted]| {
+        table("untrusted", "Known against the data", &HEADS, html! { @for one in rows { (row(one)) } })
+    };
+    let (listed, missing) = older.split_at(older.len().min(FOLDED_MAX));
     section(
         "trust",
         html! {
             p.note { "Figures of these ranges may be wrong or incomplete." }
-            (table("untrusted", "Known against the data", &HEADS, rows))
-            (left_out(count(untrusted.len().saturating_sub(ROWS_MAX)), "reason", ""))
+            (known(&shown))
+            @if !listed.is_empty() { (folded(&counted(count(older.len()), "more row"), known(listed))) }
+            (left_out(count(missing.len()), "row", "; studysync query \"FROM untrusted\" has all"))
         },
     )
 }

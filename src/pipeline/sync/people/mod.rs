@@ -29,6 +29,7 @@ use crate::{
     },
     source::SourceError,
     state::RefreshIntervals,
+    wording::counted,
 };
 
 use super::run::{PeopleSelection, Run};
@@ -95,9 +96,9 @@ impl Run {
             user_ids.into_iter().partition(|user_id| is_suppressed(&self.context.suppression, user_id));
         if !suppressed.is_empty() {
             self.findings.notes.push(format!(
-                "{} users were erased, and are not requested until the service has purged them. For users who signed up again, \
-                 run `studysync erase --end ID`",
-                suppressed.len()
+                "not requesting {} until the service has purged them. For users who signed up again, run `studysync erase \
+                 --end ID`",
+                counted(suppressed.len() as u64, "erased user")
             ));
         }
         let user_ids: BTreeSet<String> = allowed.into_iter().filter(|user_id| can_request_user(user_id)).collect();
@@ -124,8 +125,8 @@ impl Run {
         let committed = self.finish_commit(&mut progress).await;
         if progress.refused > 0 {
             self.findings.notes.push(format!(
-                "the service refused the requests for {} users; a later run requests them again",
-                progress.refused
+                "the service refused the requests for {}; a later run requests them again",
+                counted(progress.refused, "user")
             ));
         }
         if progress.absent > 0 && matches!(self.request.people, PeopleSelection::These(_)) {
@@ -148,7 +149,7 @@ impl Run {
         let rate = self.context.source.learned_rate().requests_per_sec;
         let minutes =
             rate.map(|rate| format!(", about {:.1} minutes at the learned rate", requests as f64 / rate / 60.0));
-        let text = format!("{requests} users are requested, one request each{}", minutes.unwrap_or_default());
+        let text = format!("requesting {}, one request each{}", counted(requests, "user"), minutes.unwrap_or_default());
         match is_explicit {
             true => tracing::warn!("{text}"),
             false => tracing::info!("{text}"),
@@ -201,8 +202,8 @@ impl Run {
     /// Adds a note about users whose id an address cannot contain. Adds the same note only once.
     fn note_unaskable(&mut self, unaskable: u64) {
         let note = format!(
-            "{unaskable} users cannot be requested: an address cannot contain their id ('.', '..', or more than \
-             {USER_ID_BYTES_MAX} bytes)"
+            "cannot request {}: an address cannot contain their id ('.', '..', or more than {USER_ID_BYTES_MAX} bytes)",
+            counted(unaskable, "user")
         );
         if unaskable > 0 && !self.findings.notes.contains(&note) {
             self.findings.notes.push(note);

@@ -1,6 +1,12 @@
-//! Wraps text for people at blanks. No word is broken: a word that is longer than a line gets a line of its own.
+//! Text for people: numbers with their nouns, and lines that are wrapped at blanks. No word is broken: a word that is
+//! longer than a line gets a line of its own.
 
 use unicode_width::UnicodeWidthStr as _;
+
+/// Returns the number with its noun: `1 page`, `2 pages`.
+pub fn counted(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
 
 /// Wraps a paragraph at `columns` columns. `first` is the indent of the first line, and `next` that of the other lines.
 /// Colours have no width. Each line ends with a line break.

@@ -1,0 +1,87 @@
+//! Commands on terminals of 80 and 40 columns: no line is longer, no word is broken, and failures have the colours of
+//! `error:`.
+
+use unicode_width::UnicodeWidthStr as _;
+
+use super::progress::on_terminal;
+use crate::harness::{Place, Service, days_ago, put_empty_warehouse, small};
+
+fn plain(text: &str) -> String {
+    anstream::adapter::strip_str(text).to_string()
+}
+
+#[test]
+fn no_line_is_longer_than_the_terminal() {
+    let service = Service::start(small(800, 24));
+    let place = Place::new(&service);
+    place.report(&["backfill", "--from", &days_ago(24)], 0);
+    let range = days_ago(9);
+    let long = "SELECT uuid() AS id, repeat('several words ', 12) AS text, 1 / 3 AS a_number_with_a_long_name";
+    let commands: [&[&str]; 13] = [
+        &["status"],
+        &["check"],
+        &["plan", "--days"],
+        &["backfill", "--from", &range, "--dry-run"],
+        &["sync"],
+        &["verify", "--from", &range],
+        &["diff", "--since", &range],
+        &["config", "show"],
+        &["schema"],
+        &["schema", "responses", "nps_by_week"],
+        &["query", "FROM nps_by_week"],
+        &["query", long],
+        &["sync", "--not-a-flag-of-any-command-but-long"],
+    ];
+    for arguments in commands {
+        for columns in [80, 40] {
+            let Some(shown) = on_terminal(&place, arguments, columns) else { return };
+            // The progress line replaces itself.
+            let shown = plain(shown.replace("\r\n", "\n").rsplit('\r').next().unwrap());
+            assert!(!shown.trim().is_empty(), "{arguments:?}");
+            for line in shown.lines().filter(|line| line.width() > columns) {
+                // Addresses, paths, and values of the configuration cannot be broken.
+                let words = line.split_once(" = ").map_or(line, |(_, value)| value);
+                assert!(!words.trim().contains(' '), "{arguments:?} at {columns} columns: {line:?}\n{shown}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_narrow_terminal_has_the_words_of_a_wide_one() {
+    let place = Place::at("http://127.0.0.1:1");
+    let words = |columns| -> Option<Vec<String>> {
+        let text = plain(&on_terminal(&place, &["schema", "responses", "nps_by_week"], columns)?);
+        let mut words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        words.sort();
+        Some(words)
+    };
+    for columns in [80, 40] {
+        assert_eq!(words(columns), words(400), "{columns}");
+    }
+}
+
+#[test]
+fn failures_have_the_colours_of_errors() {
+    let place = Place::at("http://127.0.0.1:1");
+    for (arguments, word) in [(&["check"][..], "FAIL"), (&["query", "SELECT nothing"], "error:")] {
+        let Some(shown) = on_terminal(&place, arguments, 80) else { return };
+        assert!(shown.contains(&["\u{1b}[1m\u{1b}[31m", word, "\u{1b}[0m"].concat()), "{word}: {shown:?}");
+    }
+    let piped = place.run(&["check"]);
+    assert!(piped.stdout.contains("FAIL") && !piped.stdout.contains('\u{1b}'), "{}", piped.stdout);
+}
+
+#[test]
+fn numbers_of_tables_are_rounded_and_data_is_exact() {
+    let place = Place::at("http://127.0.0.1:1").without_parquet();
+    put_empty_warehouse(&place.duckdb());
+    let sql =
+        "SELECT 15.680473372781066::DOUBLE AS nps, 0.12345678::DOUBLE AS top_two_share, 4.333333333::DOUBLE AS mean";
+    let shown = |more: &[&str]| place.run(&[&["query", sql], more].concat()).expect(0).stdout;
+    let table = shown(&[]);
+    for number in [" 15.7 ", " 12.3 % ", " 4.3333 "] {
+        assert!(table.contains(number), "{number}: {table}");
+    }
+    assert_eq!(shown(&["--format", "csv"]).lines().last(), Some("15.680473372781066,0.12345678,4.333333333"));
+}
