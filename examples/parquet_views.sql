@@ -107,19 +107,19 @@ CREATE OR REPLACE VIEW "visitor_snapshot_history" AS FROM query(getvariable('stu
 
 -- Study configurations in their current state.
 SET VARIABLE studysync_surveys = (SELECT CASE WHEN count(*) > 0 THEN
-    'SELECT "id", "name", "platform", "type", "status", make_timestamp(epoch_us("created_at")) AS "created_at", make_timestamp(epoch_us("updated_at")) AS "updated_at", make_timestamp(epoch_us("launched_at")) AS "launched_at", make_timestamp(epoch_us("completed_at")) AS "completed_at", "total_response_limit", "extra", "_row_hash", make_timestamp(epoch_us("_first_seen_at")) AS "_first_seen_at", make_timestamp(epoch_us("_vanished_at")) AS "_vanished_at", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM (SELECT NULL::BIGINT AS "id", NULL::VARCHAR AS "name", NULL::VARCHAR AS "platform", NULL::VARCHAR AS "type", NULL::VARCHAR AS "status", NULL::TIMESTAMP WITH TIME ZONE AS "created_at", NULL::TIMESTAMP WITH TIME ZONE AS "updated_at", NULL::TIMESTAMP WITH TIME ZONE AS "launched_at", NULL::TIMESTAMP WITH TIME ZONE AS "completed_at", NULL::BIGINT AS "total_response_limit", NULL::VARCHAR AS "extra", NULL::BIGINT AS "_row_hash", NULL::TIMESTAMP WITH TIME ZONE AS "_first_seen_at", NULL::TIMESTAMP WITH TIME ZONE AS "_vanished_at", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP WITH TIME ZONE AS "_synced_at" WHERE false UNION ALL BY NAME FROM read_parquet('''
+    'SELECT "id", "id" AS "survey_id", "name", "platform", "type", "status", make_timestamp(epoch_us("created_at")) AS "created_at", make_timestamp(epoch_us("updated_at")) AS "updated_at", make_timestamp(epoch_us("launched_at")) AS "launched_at", make_timestamp(epoch_us("completed_at")) AS "completed_at", "total_response_limit", "extra", "_row_hash", make_timestamp(epoch_us("_first_seen_at")) AS "_first_seen_at", make_timestamp(epoch_us("_vanished_at")) AS "_vanished_at", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM (SELECT NULL::BIGINT AS "id", NULL::BIGINT AS "survey_id", NULL::VARCHAR AS "name", NULL::VARCHAR AS "platform", NULL::VARCHAR AS "type", NULL::VARCHAR AS "status", NULL::TIMESTAMP WITH TIME ZONE AS "created_at", NULL::TIMESTAMP WITH TIME ZONE AS "updated_at", NULL::TIMESTAMP WITH TIME ZONE AS "launched_at", NULL::TIMESTAMP WITH TIME ZONE AS "completed_at", NULL::BIGINT AS "total_response_limit", NULL::VARCHAR AS "extra", NULL::BIGINT AS "_row_hash", NULL::TIMESTAMP WITH TIME ZONE AS "_first_seen_at", NULL::TIMESTAMP WITH TIME ZONE AS "_vanished_at", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP WITH TIME ZONE AS "_synced_at" WHERE false UNION ALL BY NAME FROM read_parquet('''
     || replace(getvariable('studysync_root'), '''', '''''') || '/surveys/data.parquet'', union_by_name = true, hive_partitioning = false))'
 ELSE
-    'SELECT NULL::BIGINT AS "id", NULL::VARCHAR AS "name", NULL::VARCHAR AS "platform", NULL::VARCHAR AS "type", NULL::VARCHAR AS "status", NULL::TIMESTAMP AS "created_at", NULL::TIMESTAMP AS "updated_at", NULL::TIMESTAMP AS "launched_at", NULL::TIMESTAMP AS "completed_at", NULL::BIGINT AS "total_response_limit", NULL::VARCHAR AS "extra", NULL::BIGINT AS "_row_hash", NULL::TIMESTAMP AS "_first_seen_at", NULL::TIMESTAMP AS "_vanished_at", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at" WHERE false'
+    'SELECT NULL::BIGINT AS "id", NULL::BIGINT AS "survey_id", NULL::VARCHAR AS "name", NULL::VARCHAR AS "platform", NULL::VARCHAR AS "type", NULL::VARCHAR AS "status", NULL::TIMESTAMP AS "created_at", NULL::TIMESTAMP AS "updated_at", NULL::TIMESTAMP AS "launched_at", NULL::TIMESTAMP AS "completed_at", NULL::BIGINT AS "total_response_limit", NULL::VARCHAR AS "extra", NULL::BIGINT AS "_row_hash", NULL::TIMESTAMP AS "_first_seen_at", NULL::TIMESTAMP AS "_vanished_at", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at" WHERE false'
 END FROM glob(getvariable('studysync_root') || '/surveys/data.parquet'));
 CREATE OR REPLACE VIEW "surveys" AS FROM query(getvariable('studysync_surveys'));
 
 -- Every version of every survey that a scan saw, including the current version.
 SET VARIABLE studysync_survey_history = (SELECT CASE WHEN count(*) > 0 THEN
-    'SELECT "id", "name", "platform", "type", "status", make_timestamp(epoch_us("created_at")) AS "created_at", make_timestamp(epoch_us("updated_at")) AS "updated_at", make_timestamp(epoch_us("launched_at")) AS "launched_at", make_timestamp(epoch_us("completed_at")) AS "completed_at", "total_response_limit", "extra", "_row_hash", make_timestamp(epoch_us("valid_from")) AS "valid_from", make_timestamp(epoch_us("valid_to")) AS "valid_to", "is_current", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM (SELECT NULL::BIGINT AS "id", NULL::VARCHAR AS "name", NULL::VARCHAR AS "platform", NULL::VARCHAR AS "type", NULL::VARCHAR AS "status", NULL::TIMESTAMP WITH TIME ZONE AS "created_at", NULL::TIMESTAMP WITH TIME ZONE AS "updated_at", NULL::TIMESTAMP WITH TIME ZONE AS "launched_at", NULL::TIMESTAMP WITH TIME ZONE AS "completed_at", NULL::BIGINT AS "total_response_limit", NULL::VARCHAR AS "extra", NULL::BIGINT AS "_row_hash", NULL::TIMESTAMP WITH TIME ZONE AS "valid_from", NULL::TIMESTAMP WITH TIME ZONE AS "valid_to", NULL::BOOLEAN AS "is_current", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP WITH TIME ZONE AS "_synced_at" WHERE false UNION ALL BY NAME FROM read_parquet('''
+    'SELECT "id", "id" AS "survey_id", "name", "platform", "type", "status", make_timestamp(epoch_us("created_at")) AS "created_at", make_timestamp(epoch_us("updated_at")) AS "updated_at", make_timestamp(epoch_us("launched_at")) AS "launched_at", make_timestamp(epoch_us("completed_at")) AS "completed_at", "total_response_limit", "extra", "_row_hash", make_timestamp(epoch_us("valid_from")) AS "valid_from", make_timestamp(epoch_us("valid_to")) AS "valid_to", "is_current", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM (SELECT NULL::BIGINT AS "id", NULL::BIGINT AS "survey_id", NULL::VARCHAR AS "name", NULL::VARCHAR AS "platform", NULL::VARCHAR AS "type", NULL::VARCHAR AS "status", NULL::TIMESTAMP WITH TIME ZONE AS "created_at", NULL::TIMESTAMP WITH TIME ZONE AS "updated_at", NULL::TIMESTAMP WITH TIME ZONE AS "launched_at", NULL::TIMESTAMP WITH TIME ZONE AS "completed_at", NULL::BIGINT AS "total_response_limit", NULL::VARCHAR AS "extra", NULL::BIGINT AS "_row_hash", NULL::TIMESTAMP WITH TIME ZONE AS "valid_from", NULL::TIMESTAMP WITH TIME ZONE AS "valid_to", NULL::BOOLEAN AS "is_current", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP WITH TIME ZONE AS "_synced_at" WHERE false UNION ALL BY NAME FROM read_parquet('''
     || replace(getvariable('studysync_root'), '''', '''''') || '/survey_history/data.parquet'', union_by_name = true, hive_partitioning = false))'
 ELSE
-    'SELECT NULL::BIGINT AS "id", NULL::VARCHAR AS "name", NULL::VARCHAR AS "platform", NULL::VARCHAR AS "type", NULL::VARCHAR AS "status", NULL::TIMESTAMP AS "created_at", NULL::TIMESTAMP AS "updated_at", NULL::TIMESTAMP AS "launched_at", NULL::TIMESTAMP AS "completed_at", NULL::BIGINT AS "total_response_limit", NULL::VARCHAR AS "extra", NULL::BIGINT AS "_row_hash", NULL::TIMESTAMP AS "valid_from", NULL::TIMESTAMP AS "valid_to", NULL::BOOLEAN AS "is_current", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at" WHERE false'
+    'SELECT NULL::BIGINT AS "id", NULL::BIGINT AS "survey_id", NULL::VARCHAR AS "name", NULL::VARCHAR AS "platform", NULL::VARCHAR AS "type", NULL::VARCHAR AS "status", NULL::TIMESTAMP AS "created_at", NULL::TIMESTAMP AS "updated_at", NULL::TIMESTAMP AS "launched_at", NULL::TIMESTAMP AS "completed_at", NULL::BIGINT AS "total_response_limit", NULL::VARCHAR AS "extra", NULL::BIGINT AS "_row_hash", NULL::TIMESTAMP AS "valid_from", NULL::TIMESTAMP AS "valid_to", NULL::BOOLEAN AS "is_current", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at" WHERE false'
 END FROM glob(getvariable('studysync_root') || '/survey_history/data.parquet'));
 CREATE OR REPLACE VIEW "survey_history" AS FROM query(getvariable('studysync_survey_history'));
 
@@ -2078,7 +2078,7 @@ WITH counted AS (
     FROM current_responses
     GROUP BY day, survey_id
 )
-SELECT day, survey_id, survey.name AS survey_name, sessions, visitors, answers, answered, skipped
+SELECT day, counted.survey_id, survey.name AS survey_name, sessions, visitors, answers, answered, skipped
 FROM counted
 LEFT JOIN surveys AS survey ON survey.id = counted.survey_id;
 
@@ -2537,8 +2537,8 @@ WHERE deleted_at IS NULL AND valid_from <= moment::TIMESTAMP AND (valid_to IS NU
 -- Left out: surveys that no scan had found by then, or that had vanished.
 CREATE OR REPLACE MACRO "surveys_as_of"(moment) AS TABLE
 SELECT
-    id, name, platform, type, status, created_at, updated_at, launched_at, completed_at, total_response_limit,
-    valid_from, valid_to
+    id, survey_id, name, platform, type, status, created_at, updated_at, launched_at, completed_at,
+    total_response_limit, valid_from, valid_to
 FROM survey_history
 WHERE valid_from <= moment::TIMESTAMP AND (valid_to IS NULL OR valid_to > moment::TIMESTAMP);
 
@@ -2622,38 +2622,6 @@ LEFT JOIN response_custom_metadata AS metadata
     ON metadata.response_group_uid = answer.response_group_uid AND metadata.question_id = answer.question_id
     AND starts_with(segment, 'metadata:') AND metadata.name = substr(segment, 10);
 
--- NPS of every question by segment. Called with segment: How to divide the answers into segments; see answer_segments. answers_min := 5: Minimum answers of a segment; smaller segments have no figures.
--- Call it as a table: FROM nps_by_segment('attribute:plan'), or FROM nps_by_segment('browser', answers_min := 30).
--- One row: one segment of one question of one survey.
--- Order by survey_id, question_id, responses DESC.
--- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
--- A segment with fewer answers than answers_min has its count and no figure.
--- Standard error as in nps_by_week.
-CREATE OR REPLACE MACRO "nps_by_segment"(segment, answers_min := 5) AS TABLE
-WITH counted AS (
-    SELECT
-        answer.survey_id, answer.question_id, cut.segment_value, any_value(cut.not_requested) AS not_requested, count(*) AS responses,
-        count(*) FILTER (answer.score >= 9) AS promoters,
-        count(*) FILTER (answer.score BETWEEN 7 AND 8) AS passives,
-        count(*) FILTER (answer.score <= 6) AS detractors
-    FROM nps_answers AS answer
-    JOIN answer_segments(segment) AS cut
-        ON cut.response_group_uid = answer.response_group_uid AND cut.question_id = answer.question_id
-    GROUP BY ALL
-)
-SELECT
-    counted.survey_id, counted.question_id, survey.name AS survey_name, counted.segment_value, counted.responses,
-    CASE WHEN responses >= answers_min THEN promoters END AS promoters,
-    CASE WHEN responses >= answers_min THEN passives END AS passives,
-    CASE WHEN responses >= answers_min THEN detractors END AS detractors,
-    CASE WHEN responses >= answers_min THEN 100 * (promoters - detractors)::DOUBLE / responses END AS nps,
-    CASE WHEN responses >= answers_min THEN
-        100 * sqrt(greatest(promoters + detractors - (promoters - detractors)::DOUBLE ** 2 / responses, 0)
-            / nullif(responses - 1, 0) / responses) END AS standard_error,
-    counted.not_requested
-FROM counted
-LEFT JOIN surveys AS survey ON survey.id = counted.survey_id;
-
 -- NPS of every question by week and segment. Called with segment: How to divide the answers into segments; see answer_segments. answers_min := 5: Minimum answers of a segment in a week; smaller ones have no figures.
 -- Call it as a table: FROM nps_by_week_and_segment('attribute:plan'), or FROM nps_by_week_and_segment('browser', answers_min := 30).
 -- One row: one segment of one question of one survey in one week.
@@ -2685,6 +2653,34 @@ SELECT
     counted.not_requested
 FROM counted
 LEFT JOIN surveys AS survey ON survey.id = counted.survey_id;
+
+-- NPS of every question by segment. Called with segment: How to divide the answers into segments; see answer_segments. answers_min := 5: Minimum answers of a segment; smaller segments have no figures.
+-- Call it as a table: FROM nps_by_segment('attribute:plan'), or FROM nps_by_segment('browser', answers_min := 30).
+-- One row: one segment of one question of one survey.
+-- Order by survey_id, question_id, responses DESC.
+-- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
+-- A segment with fewer answers than answers_min has its count and no figure.
+-- Standard error as in nps_by_week.
+CREATE OR REPLACE MACRO "nps_by_segment"(segment, answers_min := 5) AS TABLE
+WITH counted AS (
+    SELECT
+        survey_id, question_id, survey_name, segment_value, any_value(not_requested) AS not_requested,
+        sum(responses)::BIGINT AS responses, sum(promoters)::BIGINT AS promoters, sum(passives)::BIGINT AS passives,
+        sum(detractors)::BIGINT AS detractors
+    FROM nps_by_week_and_segment(segment, answers_min := 1)
+    GROUP BY ALL
+)
+SELECT
+    survey_id, question_id, survey_name, segment_value, responses,
+    CASE WHEN responses >= answers_min THEN promoters END AS promoters,
+    CASE WHEN responses >= answers_min THEN passives END AS passives,
+    CASE WHEN responses >= answers_min THEN detractors END AS detractors,
+    CASE WHEN responses >= answers_min THEN 100 * (promoters - detractors)::DOUBLE / responses END AS nps,
+    CASE WHEN responses >= answers_min THEN
+        100 * sqrt(greatest(promoters + detractors - (promoters - detractors)::DOUBLE ** 2 / responses, 0)
+            / nullif(responses - 1, 0) / responses) END AS standard_error,
+    not_requested
+FROM counted;
 
 -- Mean and top-two box of every LIKERT question by segment. Called with segment: How to divide the answers into segments; see answer_segments. answers_min := 5: Minimum answers of a segment; smaller segments have no figures.
 -- Call it as a table: FROM likert_by_segment('os'), or FROM likert_by_segment('metadata:campaign', answers_min := 30).

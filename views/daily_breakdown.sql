@@ -24,6 +24,6 @@ WITH counted AS (
     FROM current_responses
     GROUP BY day, survey_id
 )
-SELECT day, survey_id, survey.name AS survey_name, sessions, visitors, answers, answered, skipped
+SELECT day, counted.survey_id, survey.name AS survey_name, sessions, visitors, answers, answered, skipped
 FROM counted
 LEFT JOIN surveys AS survey ON survey.id = counted.survey_id

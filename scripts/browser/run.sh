@@ -33,4 +33,5 @@ cp scripts/browser/*.mjs "$kept/"
 
 # The folder in which scripts/cargo.sh puts the library of the program.
 export LD_LIBRARY_PATH=${DUCKDB_LIB_DIR:-${CARGO_TARGET_DIR:-$PWD/target}/libduckdb}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-exec timeout 300 node "$kept/status-page.mjs" "$program" "$(realpath "$pictures")"
+# A minute or two; a machine that is busy with something else takes longer.
+exec timeout 900 node "$kept/status-page.mjs" "$program" "$(realpath "$pictures")"

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 FILES = ["README.md", "CHANGELOG.md", "LICENSE*", "docs/**", "examples/**"]
-FOR_CONTRIBUTORS = ("docs/contributing/", "docs/decisions/", "docs/architecture.md", "docs/testing.md", "docs/book.toml", "docs/book.css", "docs/SUMMARY.md")
+FOR_CONTRIBUTORS = ("docs/contributing/", "docs/decisions/", "docs/architecture.md", "docs/testing.md", "docs/book.toml", "docs/book.css", "docs/book.js", "docs/SUMMARY.md")
 LINK = re.compile(r"(!?)\[([^]]*)\]\(([^)\s]+)\)")
 
 

@@ -1,8 +1,8 @@
 """Keeps the descriptions of examples/dbt/models/sources.yml equal to the data dictionary.
 
-`dbt_sources.py write SCHEMA` fills in what each table and column means, `dbt_sources.py check SCHEMA [TARGET]` exits with 1 where the
-file says something else. SCHEMA is what `studysync schema --format json` prints. With TARGET, dbt's folder of that name, it also
-checks what `dbt docs generate` made. Which tables there are and how they are tested is written by hand. Needs PyYAML, which dbt brings.
+`dbt_sources.py write SCHEMA` fills in what each table and column means and adds missing views, `dbt_sources.py check SCHEMA [TARGET]` exits with
+1 where the file says something else. SCHEMA is what `studysync schema --format json` prints. With TARGET, dbt's folder of that name, it also
+checks what `dbt docs generate` made. Which other tables there are and how they are tested is written by hand. Needs PyYAML, which dbt brings.
 """
 
 import json
@@ -18,6 +18,9 @@ HEADER = "# Descriptions come from the data dictionary: scripts/readers/dbt_sour
 def described(sources, dictionary):
     """The sources with every column of the dictionary, in its order and in its words."""
     (source,) = sources["sources"]
+    named = {table["name"] for table in source["tables"]}
+    views = [name for name, entry in dictionary.items() if entry["kind"] == "view" and name not in named]
+    source["tables"] += [{"name": name} for name in views]
     for table in source["tables"]:
         entry = dictionary[table["name"]]
         kept = {column["name"]: column for column in table.pop("columns", [])}

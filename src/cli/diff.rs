@@ -73,7 +73,8 @@ pub(super) struct DiffArgs {
 }
 
 pub(super) fn run(args: &DiffArgs, context: Context) -> Result<u8, CommandError> {
-    let settings = args.locations.settings(&context).surveys(&args.surveys).time_zone(&args.time_zone).build()?;
+    let settings =
+        args.locations.settings(&context).only_reads().surveys(&args.surveys).time_zone(&args.time_zone).build()?;
     let until_ms = args.until.as_ref().map(|until| until.ms(&settings)).transpose()?;
     let between = between(args.since.ms(&settings)?, until_ms)?;
     let mut reader = open_for_surveys(&settings, "compare")?;

@@ -214,6 +214,12 @@ impl SettingsBuilder {
         self
     }
 
+    /// For a command that only reads a warehouse.
+    pub fn only_reads(mut self) -> SettingsBuilder {
+        self.overrides.only_reads = true;
+        self
+    }
+
     pub fn time_zone(mut self, args: &TimeZoneArgs) -> SettingsBuilder {
         self.overrides.time_zone = args.time_zone;
         self

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use clap::{Args, FromArgMatches};
+use clap::{Args, FromArgMatches, parser::ValueSource};
 
 use crate::{
     clock,
@@ -118,8 +118,13 @@ fn parse_segment(text: &str) -> Result<String, String> {
 /// Makes the page and writes it to a file or to standard output. Fails if standard output is a terminal.
 pub(super) fn run(args: &ReportArgs, context: Context) -> Result<u8, CommandError> {
     let (surveys, _) = args.surveys();
-    let settings =
-        args.locations.settings(&context).surveys(&SurveyArgs { surveys }).time_zone(&args.time_zone).build()?;
+    let settings = args
+        .locations
+        .settings(&context)
+        .only_reads()
+        .surveys(&SurveyArgs { surveys })
+        .time_zone(&args.time_zone)
+        .build()?;
     settings.require_warehouse()?;
     if args.out.is_none() && context.printer.is_terminal() {
         let what = "the page is not for a terminal: name a file with --out report.html, or redirect the output";
@@ -135,7 +140,7 @@ pub(super) fn run(args: &ReportArgs, context: Context) -> Result<u8, CommandErro
 /// The flags are not those of a report.
 pub(super) fn scheduled(settings: &Settings) -> Result<Option<WriteReport>, CommandError> {
     let Some(report) = settings.serve.report.clone() else { return Ok(None) };
-    parse_flags(&report.flags)?;
+    check_flags(settings)?;
     let settings = settings.clone();
     let write_report = move || {
         // A moment such as 7d is parsed for each report.
@@ -146,18 +151,35 @@ pub(super) fn scheduled(settings: &Settings) -> Result<Option<WriteReport>, Comm
     Ok(Some(Arc::new(move || write_report().map_err(|error| chain(&error)))))
 }
 
-/// Parses `[serve] report_flags`.
+/// Checks `[serve] report_flags`.
+///
+/// # Errors
+/// `Usage`, which names the file, the key and what to do.
+pub(super) fn check_flags(settings: &Settings) -> Result<(), CommandError> {
+    let Some(report) = &settings.serve.report else { return Ok(()) };
+    let file = settings.config.as_ref().map(|path| format!("{}: ", path.display())).unwrap_or_default();
+    parse_flags(&report.flags).map(drop).map_err(|error| CommandError::Usage(format!("{file}{error}")))
+}
+
+/// Parses `[serve] report_flags`. Refuses flags that another key of the file replaces.
 fn parse_flags(flags: &[String]) -> Result<ReportArgs, CommandError> {
+    let refused = |problem: &str| CommandError::Usage(format!("[serve] report_flags: {problem}"));
     let command = ReportArgs::augment_args(clap::Command::new("report_flags").no_binary_name(true));
-    let parsed = command.try_get_matches_from(flags).and_then(|matches| ReportArgs::from_arg_matches(&matches));
-    let args = parsed.map_err(|error| {
-        let first = error.to_string().lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        CommandError::Usage(format!("[serve] report_flags: {first}"))
-    })?;
-    let refused = |problem: &str| Err(CommandError::Usage(format!("[serve] report_flags: {problem}")));
+    let matches = command
+        .try_get_matches_from(flags)
+        .map_err(|error| refused(error.to_string().lines().next().unwrap_or_default().trim_start_matches("error: ")))?;
+    let locations = LocationArgs::augment_args(clap::Command::new("locations"));
+    let is_given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+    if let Some(flag) = locations.get_arguments().find(|flag| is_given(flag.get_id().as_str())) {
+        let flag = flag.get_long().unwrap_or_default();
+        return Err(refused(&format!(
+            "serve reports on its own warehouse and ignores --{flag}: remove it, and set the place in its own key of this file"
+        )));
+    }
+    let args = ReportArgs::from_arg_matches(&matches).map_err(|error| refused(&error.to_string()))?;
     match (&args.out, args.time_zone.time_zone) {
-        (Some(_), _) => refused("the file is named by report, not by --out"),
-        (_, Some(_)) => refused("the time zone is report_time_zone under [warehouse], not --time-zone"),
+        (Some(_), _) => Err(refused("remove --out: report under [serve] names the file")),
+        (_, Some(_)) => Err(refused("remove --time-zone: report_time_zone under [warehouse] is the time zone")),
         (None, None) => Ok(args),
     }
 }

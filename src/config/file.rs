@@ -2,6 +2,9 @@
 
 use std::{fs::File, path::Path};
 
+use serde::Deserialize as _;
+use toml::de::DeTable;
+
 use super::{
     declare::SettingKey,
     error::{ConfigError, invalid},
@@ -34,13 +37,15 @@ impl ConfigFile {
             let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
             ConfigError::Parse { path: path.to_owned(), message: line + &explain(key, error.message()) }
         };
-        let deserializer = toml::Deserializer::parse(text).map_err(|error| failed("", &error))?;
-        let file: ConfigFile = serde_path_to_error::deserialize(deserializer).map_err(|error| {
+        let parsed = DeTable::parse(text).map_err(|error| failed("", &error))?;
+        let lines = FileLines::of(parsed.get_ref(), text);
+        let deserializer = || toml::Deserializer::from(parsed.clone());
+        let file: ConfigFile = serde_path_to_error::deserialize(deserializer()).map_err(|error| {
             let key = error.path().to_string();
             failed(&key, &error.into_inner())
         })?;
-        let table = text.parse().map_err(|error| failed("", &error))?;
-        Ok(ConfigFile { table, lines: FileLines::of_text(text), ..file })
+        let table = toml::Table::deserialize(deserializer()).map_err(|error| failed("", &error))?;
+        Ok(ConfigFile { table, lines, ..file })
     }
 
     /// Applies the settings of environment variables, which win over the settings of the file. Returns the merged

@@ -9,12 +9,10 @@ use toml::de::{DeTable, DeValue};
 pub(super) struct FileLines(BTreeMap<String, usize>);
 
 impl FileLines {
-    /// Returns the lines of a text; none for a text that is not valid TOML.
-    pub fn of_text(text: &str) -> FileLines {
+    /// Returns the lines of a parsed text.
+    pub fn of(table: &DeTable<'_>, text: &str) -> FileLines {
         let mut lines = FileLines::default();
-        if let Ok(table) = DeTable::parse(text) {
-            lines.add("", table.get_ref(), text);
-        }
+        lines.add("", table, text);
         lines
     }
 

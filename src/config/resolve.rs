@@ -11,7 +11,7 @@ use crate::model::{Stream, WarehouseKind, WarehousePaths};
 use super::{
     declare::Setting,
     error::{ConfigError, invalid},
-    find::find_config,
+    find::{SYSTEM_FILE, find_config, named_config},
     notify,
     paths::{ARCHIVE_FOLDER, ArchiveChoice, default_page_folder, expand_tilde, resolve_links, resolve_state_links},
     recordings,
@@ -44,8 +44,24 @@ pub fn resolve(overrides: Overrides) -> Result<Settings, ConfigError> {
 pub(super) fn read_file(overrides: &Overrides) -> Result<(ConfigFile, SettingVariables, Option<PathBuf>), ConfigError> {
     let variables = SettingVariables::of_this_process()?;
     let config = find_config(overrides.config.clone())?;
-    let file = config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
-    Ok((file, variables, config))
+    match config.as_deref().map(ConfigFile::read).transpose() {
+        // Nobody named the file of the system, and an analyst may not be allowed to read it.
+        Err(error) if overrides.suffice() && is_system_file(config.as_deref()) && !is_named(overrides) => {
+            let error: &(dyn std::error::Error + 'static) = &error;
+            tracing::warn!(error, "the configuration is not used: it cannot be read, and the flags name the places");
+            Ok((ConfigFile::default(), variables, None))
+        }
+        file => Ok((file?.unwrap_or_default(), variables, config)),
+    }
+}
+
+fn is_system_file(config: Option<&Path>) -> bool {
+    config == Some(Path::new(SYSTEM_FILE))
+}
+
+/// Returns true if a flag or a variable names the configuration file.
+fn is_named(overrides: &Overrides) -> bool {
+    named_config(overrides.config.clone()).is_ok_and(|named| named.is_some())
 }
 
 /// Merges a parsed file with environment variables and the command line. `config` is the path of the file; `None` if

@@ -41,6 +41,16 @@ pub struct Overrides {
     pub deadline: Option<Duration>,
     pub max_requests: Option<u64>,
     pub ignore_rate_limit: bool,
+    /// True for a command that only reads a warehouse.
+    pub only_reads: bool,
+}
+
+impl Overrides {
+    /// Returns true if the command needs no configuration file: its warehouse is named, and the service and the
+    /// checkpoints too if it does more than read.
+    pub(super) fn suffice(&self) -> bool {
+        !self.warehouses.is_empty() && (self.only_reads || (self.base_url.is_some() && self.state.is_some()))
+    }
 }
 
 /// All settings of a command. A secret is read only when a method returns it ([`Settings::api_key`]).

@@ -8,9 +8,9 @@
 //! ```
 
 use std::{
-    collections::BTreeMap,
-    fs::{self, OpenOptions},
-    io::Write,
+    collections::{BTreeMap, btree_map::Entry},
+    fs::{self, File},
+    io::{BufWriter, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -49,6 +49,8 @@ pub struct PersonExport {
 pub(super) struct ExportFolder {
     folder: PathBuf,
     unfinished: PathBuf,
+    /// The files that are being written, by their names.
+    open: BTreeMap<String, BufWriter<File>>,
     /// Number of records by file, without its extension.
     counts: BTreeMap<String, u64>,
 }
@@ -71,7 +73,7 @@ impl ExportFolder {
             return Err(EraseError::Names(problem));
         }
         files::create_folders(&unfinished).map_err(FileError::of("create", &unfinished))?;
-        Ok(ExportFolder { folder: folder.to_owned(), unfinished, counts: BTreeMap::new() })
+        Ok(ExportFolder { folder: folder.to_owned(), unfinished, open: BTreeMap::new(), counts: BTreeMap::new() })
     }
 
     /// Adds rows as JSON and as CSV. `folder` is empty, or ends with a slash. All rows of a table must come in one
@@ -104,23 +106,31 @@ impl ExportFolder {
     }
 
     /// Ends the files, writes the summary, and gives the folder its name.
-    pub fn finish(self, mut summary: PersonExport) -> Result<PersonExport, FileError> {
-        for name in self.counts.keys() {
+    pub fn finish(mut self, mut summary: PersonExport) -> Result<PersonExport, FileError> {
+        for name in std::mem::take(&mut self.counts).into_keys() {
             self.append(&format!("{name}.json"), &[b"\n]\n"])?;
         }
         summary.folder = Some(self.folder.clone());
         let text = serde_json::to_vec_pretty(&summary).map_err(FileError::of("write", &self.folder))?;
         self.append(SUMMARY, &[&text, b"\n"])?;
+        for (name, mut file) in self.open {
+            file.flush().map_err(FileError::of("write", &self.unfinished.join(name)))?;
+        }
         files::move_folder(&self.unfinished, &self.folder).map_err(FileError::of("create", &self.folder))?;
         Ok(summary)
     }
 
-    fn append(&self, name: &str, parts: &[&[u8]]) -> Result<(), FileError> {
+    fn append(&mut self, name: &str, parts: &[&[u8]]) -> Result<(), FileError> {
         let path = self.unfinished.join(name);
-        let write = || {
-            files::create_folders(files::folder_of(&path))?;
-            let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
-            file.write_all(&parts.concat())
+        let mut write = || {
+            let file = match self.open.entry(name.to_owned()) {
+                Entry::Occupied(file) => file.into_mut(),
+                Entry::Vacant(new) => {
+                    files::create_folders(files::folder_of(&path))?;
+                    new.insert(BufWriter::new(File::create(&path)?))
+                }
+            };
+            parts.iter().try_for_each(|part| file.write_all(part))
         };
         write().map_err(FileError::of("write", &path))
     }

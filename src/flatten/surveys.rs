@@ -112,6 +112,7 @@ impl<'a> RecordTables<'a> for SurveyTables<'a> {
         let (fields, row) = (&mut self.fields, &mut self.surveys);
         let id = fields.key_bigint(Wire::Id)?;
         row.bigint("id", Some(id));
+        row.bigint("survey_id", Some(id));
         row.text("name", fields.text(Wire::Name).as_deref());
         for (column, field, enumeration) in [
             ("platform", Wire::Platform, &self.enumerations.platform),

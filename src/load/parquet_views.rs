@@ -11,7 +11,7 @@ use duckdb::Connection;
 use crate::{
     files,
     load::{LoadError, store::duckdb::explain},
-    schema::{self, Table, ViewKind, named_in, quote_identifier, quote_text, words},
+    schema::{self, Column, Table, ViewKind, named_in, quote_identifier, quote_text, words},
 };
 
 /// Catalog name of the views over Parquet files.
@@ -119,11 +119,7 @@ impl ParquetViews {
 fn select_files(root: &Path, table: &Table) -> String {
     let partitions = if table.partition.is_some() { "*/" } else { "" };
     let glob = format!("{}{}/{partitions}{PARQUET_FILE}", folder_text(root), table.name);
-    let columns: Vec<String> = table
-        .columns
-        .iter()
-        .map(|column| column.column_type.select_from_file(&quote_identifier(&column.name)))
-        .collect();
+    let columns: Vec<String> = table.columns.iter().map(Column::select_from_file).collect();
     format!(
         "SELECT {} FROM ({} FROM read_parquet({}, union_by_name = true, hive_partitioning = false))",
         columns.join(", "),
@@ -134,11 +130,7 @@ fn select_files(root: &Path, table: &Table) -> String {
 
 /// Returns a SELECT with the columns of the table and no rows, for a table without files.
 fn select_no_rows(table: &Table) -> String {
-    let columns: Vec<String> = table
-        .columns
-        .iter()
-        .map(|column| format!("NULL::{} AS {}", column.column_type.duckdb(), quote_identifier(&column.name)))
-        .collect();
+    let columns: Vec<String> = table.columns.iter().map(Column::select_null).collect();
     format!("SELECT {} WHERE false", columns.join(", "))
 }
 

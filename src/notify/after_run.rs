@@ -1,7 +1,7 @@
 //! Does the work after a run has released its lease: writes the textfile, and notifies. This work cannot change the
 //! run's outcome.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
@@ -84,14 +84,18 @@ pub async fn between_runs(settings: &Settings, now_ms: i64, rules: HealthRules) 
     }
 }
 
-/// Notifies that a report was written to this path.
-pub async fn report_written(settings: &Settings, path: &Path, now_ms: i64) {
-    if !settings.notify.is_enabled() || !settings.notify.on.contains(&NotifyEvent::Report) {
+/// Notifies that a report was written to this path, or why it cannot be written.
+pub async fn after_report(settings: &Settings, written: &Result<PathBuf, String>, now_ms: i64) {
+    let notify = &settings.notify;
+    if !notify.is_enabled() {
         return;
     }
     let mut outbox = Outbox::open(settings).await;
-    let message = Message::report(settings, path, now_ms);
-    outbox.add(now_ms, &Channel::configured(settings), |_| vec![message]);
+    outbox.add(now_ms, &Channel::configured(settings), |state| {
+        let events = state.events_for_report(written.is_ok(), notify.again_after, now_ms);
+        let wanted = events.into_iter().filter(|event| notify.on.contains(event));
+        wanted.map(|event| Message::report(event, settings, written, now_ms)).collect()
+    });
     deliver(settings, &mut outbox).await;
 }
 

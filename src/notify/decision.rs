@@ -61,6 +61,9 @@ pub(super) struct NotifiedState {
     pub killed_run_ids: Vec<String>,
     /// The run that was considered last.
     pub run_id: String,
+    /// When people were last notified that the report cannot be written, epoch milliseconds; `None` if it was written
+    /// since.
+    pub report_failed_ms: Option<i64>,
 }
 
 impl NotifiedState {
@@ -98,12 +101,28 @@ impl NotifiedState {
         self.events_for_failure(run, context)
     }
 
+    /// Returns the events of an attempt to write the report, and updates the state: as for runs, a lasting failure is
+    /// notified again after `again_after`, and its end once.
+    pub fn events_for_report(&mut self, is_written: bool, again_after: Duration, now_ms: i64) -> Vec<NotifyEvent> {
+        let notified_ms = self.report_failed_ms;
+        match is_written {
+            true => {
+                self.report_failed_ms = None;
+                let recovered = notified_ms.map(|_| NotifyEvent::Recovered);
+                recovered.into_iter().chain([NotifyEvent::Report]).collect()
+            }
+            false if notified_ms.is_some_and(|at_ms| is_recent(at_ms, again_after, now_ms)) => Vec::new(),
+            false => {
+                self.report_failed_ms = Some(now_ms);
+                vec![NotifyEvent::Failed]
+            }
+        }
+    }
+
     /// Returns `Failed`, unless a failure with the same reason was notified less than `again_after` ago.
     fn events_for_failure(&mut self, run: &RunSummary, context: &RunContext) -> Vec<NotifyEvent> {
         let reason = run.reason.map(RunReason::name).unwrap_or_default();
-        let again_ms = i64::try_from(context.again_after.as_millis()).unwrap_or(i64::MAX);
-        // A clock that was set back gives a negative age, which is not recent.
-        let is_recent = (0..again_ms).contains(&context.now_ms.saturating_sub(self.at_ms));
+        let is_recent = is_recent(self.at_ms, context.again_after, context.now_ms);
         let is_known = self.state == RunState::Failed && self.reason == reason && is_recent;
         self.failed = run.as_failed();
         if is_known {
@@ -145,6 +164,13 @@ impl NotifiedState {
         (self.state, self.at_ms) = (state, now_ms);
         (self.reason, self.text) = (reason.to_owned(), text.to_owned());
     }
+}
+
+/// Returns true if `at_ms` is less than `again_after` ago. A clock that was set back gives a negative age, which is not
+/// recent.
+fn is_recent(at_ms: i64, again_after: Duration, now_ms: i64) -> bool {
+    let again_ms = i64::try_from(again_after.as_millis()).unwrap_or(i64::MAX);
+    (0..again_ms).contains(&now_ms.saturating_sub(at_ms))
 }
 
 #[cfg(test)]
@@ -267,6 +293,20 @@ mod tests {
         );
         assert_eq!(simulation.events(&run("6", "backfill", 0, true), 5, false, None), NONE, "sync has not succeeded");
         assert_eq!(simulation.events(&run("7", "sync", 0, true), 6, false, None), ["recovered"]);
+    }
+
+    #[test]
+    fn a_failed_report_is_notified_daily_and_its_end_once() {
+        let mut state = NotifiedState::default();
+        let mut events = |is_written: bool, hours: i64| -> Vec<&'static str> {
+            state.events_for_report(is_written, DAY, hours * HOUR_MS).into_iter().map(NotifyEvent::name).collect()
+        };
+        assert_eq!(events(true, 0), ["report"]);
+        assert_eq!(events(false, 24), ["failed"]);
+        assert_eq!(events(false, 25), NONE);
+        assert_eq!(events(false, 47), ["failed"]);
+        assert_eq!(events(true, 48), ["recovered", "report"]);
+        assert_eq!(events(true, 72), ["report"]);
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! One notification, as text for people and as JSON for programs.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
     config::{NotifyEvent, Settings},
-    model::{format_ms, is_display_control},
+    model::{Outcome, format_ms, is_display_control},
     sync_status::{Health, RunSummary},
 };
 
@@ -44,7 +44,7 @@ impl Message {
             text.push_str(&format!("\nWhat to do: {}", on_one_line(hint)));
         }
         let (environment, ended) = (&settings.service.environment, format_ms(summary.ended_ms()));
-        if !matches!(event, NotifyEvent::Test | NotifyEvent::Report) {
+        if !summary.run_id.is_empty() {
             text.push_str(&format!("\nEnvironment {environment}, run {} ended {ended}", summary.run_id));
         }
         Message {
@@ -60,27 +60,23 @@ impl Message {
 
     /// Builds the message that tests the configured channels.
     pub fn test(settings: &Settings, now_ms: i64) -> Message {
-        Message::without_run(NotifyEvent::Test, "check", "this is a test", settings, now_ms)
+        let summary = without_run("check", Ok("this is a test".to_owned()), now_ms);
+        Message::new(NotifyEvent::Test, &summary, &Health::default(), json!({}), settings)
     }
 
-    /// Builds the message about a report that was written to this path.
-    pub fn report(settings: &Settings, path: &Path, now_ms: i64) -> Message {
-        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        Message::without_run(NotifyEvent::Report, "report", &path.to_string_lossy(), settings, now_ms)
-    }
-
-    /// Builds a message about something that is no run and was done.
-    fn without_run(event: NotifyEvent, command: &str, sentence: &str, settings: &Settings, now_ms: i64) -> Message {
-        let summary = RunSummary {
-            command: command.to_owned(),
-            started_ms: now_ms,
-            finished_ms: Some(now_ms),
-            outcome: "done".to_owned(),
-            exit_code: Some(0),
-            why: Some(sentence.to_owned()),
-            ..RunSummary::default()
-        };
-        Message::new(event, &summary, &Health::default(), json!({}), settings)
+    /// Builds the message about an event of a report that was written to this path, or could not be written.
+    pub fn report(event: NotifyEvent, settings: &Settings, written: &Result<PathBuf, String>, now_ms: i64) -> Message {
+        let mut health = Health::default();
+        if let Err(why) = written {
+            health.add_report_failed(why);
+        }
+        let written = written.as_ref().map_err(String::clone).map(|path| {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            path.to_string_lossy().into_owned()
+        });
+        let hint = health.reasons.first().and_then(|reason| reason.hint.clone());
+        let summary = RunSummary { hint, ..without_run("report", written, now_ms) };
+        Message::new(event, &summary, &health, json!({}), settings)
     }
 
     /// Returns the environment variables for the notification command. `STUDYSYNC_EXIT_CODE` is empty for a run without
@@ -92,6 +88,20 @@ impl Message {
             ("STUDYSYNC_EXIT_CODE", self.exit_code.map(|code| code.to_string()).unwrap_or_default()),
             ("STUDYSYNC_SUMMARY", self.summary.clone()),
         ]
+    }
+}
+
+/// Describes something that is no run, by the sentence about how it ended.
+fn without_run(command: &str, ended: Result<String, String>, now_ms: i64) -> RunSummary {
+    let (outcome, exit_code) = if ended.is_ok() { (Outcome::Done, 0) } else { (Outcome::Failed, 1) };
+    RunSummary {
+        command: command.to_owned(),
+        started_ms: now_ms,
+        finished_ms: Some(now_ms),
+        outcome: outcome.name().to_owned(),
+        exit_code: Some(exit_code),
+        why: Some(ended.unwrap_or_else(|why| why)),
+        ..RunSummary::default()
     }
 }
 

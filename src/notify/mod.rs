@@ -16,6 +16,6 @@ mod outbox;
 mod receiver;
 mod webhook;
 
-pub use after_run::{EndedRun, after_run, between_runs, report_written};
+pub use after_run::{EndedRun, after_report, after_run, between_runs};
 pub use delivery::{TestResult, send_test};
 pub use outbox::Channel;

@@ -6,8 +6,8 @@
 use plotters::{
     coord::Shift,
     prelude::{
-        ChartBuilder, Circle, Color, DrawingArea, IntoDrawingArea, IntoFont, PathElement, Polygon, RGBColor, Rectangle,
-        SVGBackend, ShapeStyle,
+        ChartBuilder, Circle, Color, DrawingArea, IntoDrawingArea, IntoFont, LabelAreaPosition, PathElement, Polygon,
+        RGBColor, Rectangle, SVGBackend, ShapeStyle,
     },
 };
 
@@ -165,6 +165,8 @@ fn mesh<'a>(
         .bold_line_style(line(GRID, 1))
         .axis_style(line(GRID, 1))
         .label_style(type_face)
+        // The lowest label of the left axis and a month that begins at this axis must not touch.
+        .set_tick_mark_size(LabelAreaPosition::Bottom, (8 * UNITS_PER_PIXEL) as i32)
         .y_labels(5)
         .y_label_formatter(&label)
         .draw()?;

@@ -83,7 +83,8 @@ impl NpsPeriods {
     }
 }
 
-/// Reads the NPS over all surveys. All answers of the range `known` are there.
+/// Reads the NPS over all surveys. All answers of the range `known` are there; its ends are local times, as the days of
+/// the periods are.
 pub(super) fn of_all(reader: &mut Reader, known: AnswerRange) -> Result<NpsPeriods, LoadError> {
     let mut read = |period: Period| {
         let sql = sql(period, "nps_by_", "", "", "true");
@@ -96,8 +97,8 @@ pub(super) fn of_all(reader: &mut Reader, known: AnswerRange) -> Result<NpsPerio
     if weeks.has_few_answers() { read(Period::Month) } else { Ok(weeks) }
 }
 
-/// Reads the NPS of each question. `of` is a SQL predicate for the surveys of the report. All answers of the
-/// range `known` are there.
+/// Reads the NPS of each question. `of` is a SQL predicate for the surveys of the report. All answers of the range
+/// `known` are there, as in [`of_all`].
 pub(super) fn per_question(
     reader: &mut Reader,
     of: &str,

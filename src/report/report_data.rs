@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     load::{AnswerRange, LoadError, Reader},
-    model::{StoredReport, TimeParts, Untrusted},
+    model::{StoredReport, TimeParts, TimeZone, Untrusted},
     state::State,
 };
 
@@ -100,8 +100,11 @@ pub(super) fn read(
     let coverage = coverage::coverage(reader, state, totals.base_url.as_deref(), settings.days)?;
     let read_until_ms = coverage.answers_until_ms.unwrap_or(settings.made_ms);
     let to_ms = settings.answers.to_ms.map_or(read_until_ms, |to_ms| to_ms.min(read_until_ms));
-    let known = AnswerRange { to_ms: Some(to_ms), ..settings.answers };
-    let before = AnswerRange { to_ms: settings.answers.to_ms.or(known.to_ms), ..settings.answers }.before();
+    let before = AnswerRange { to_ms: settings.answers.to_ms.or(Some(to_ms)), ..settings.answers }.before();
+    let time_zone = time_zone(reader);
+    let zone: TimeZone = time_zone.parse().unwrap_or_default();
+    let from_ms = settings.answers.from_ms.map(|from_ms| zone.local_ms(from_ms));
+    let known = AnswerRange { from_ms, to_ms: Some(zone.local_ms(to_ms)) };
     let shown = Shown { report: settings, known, before };
     let days_max = if settings.answers.from_ms.is_some() { DAYS_MAX } else { settings.days };
     let (days, nps) = (days(reader, &of, days_max)?, settings.surveys.is_empty().then(|| nps::of_all(reader, known)));
@@ -116,7 +119,7 @@ pub(super) fn read(
         before,
         coverage,
         untrusted: untrusted(reader)?,
-        time_zone: time_zone(reader),
+        time_zone,
         runs: runs(reader)?,
         changes: settings.changes.map(|between| changes::changes(reader, &settings.surveys, between)).transpose()?,
         totals,

@@ -31,7 +31,8 @@ pub struct ReportSettings {
 /// What the report shows, and what is known of it.
 pub(super) struct Shown<'a> {
     pub report: &'a ReportSettings,
-    /// The range in which all answers are known.
+    /// The range in which all answers are known, in local times of the report time zone: epoch milliseconds as if the
+    /// clock showed UTC.
     pub known: AnswerRange,
     /// The period before; `None` for a report without a beginning.
     pub before: Option<AnswerRange>,

@@ -67,8 +67,9 @@ pub(super) fn surveys(reader: &mut Reader, of: &str, settings: &Shown<'_>) -> Re
             SELECT survey_id, {name} AS name, sum(answers)::BIGINT AS answers, count(*) OVER () AS surveys
             FROM daily_breakdown WHERE survey_id IS NOT NULL AND {of} GROUP BY survey_id
             ORDER BY answers DESC, survey_id LIMIT {surveys_max}
-        ) SELECT counted.*, left(survey.status::VARCHAR, 40) AS status FROM counted LEFT JOIN surveys AS survey ON survey.id = survey_id
-        ORDER BY answers DESC, survey_id"
+        ) SELECT counted.*, left(survey.status::VARCHAR, 40) AS status FROM counted LEFT JOIN surveys AS survey
+            ON survey.id = counted.survey_id
+        ORDER BY answers DESC, counted.survey_id"
     );
     let make = |row: Row<'_>| {
         let survey = Survey {

@@ -99,6 +99,10 @@ pub struct Column {
     /// compared. In a JSON column, the names of members. In a text column, the name of the field in the column.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signed_links: Vec<String>,
+    /// The column whose value this column repeats under a name by which tables are joined. Rows that an earlier version
+    /// wrote without this column have the value, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy_of: Option<String>,
     /// False for a value that follows only from the spelling of the JSON that the service sent, such as the order of
     /// members. A difference of such a value is no difference of the row.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
@@ -247,6 +251,9 @@ pub(super) fn parse(text: &str) -> Result<Table, String> {
     for column in &table.columns {
         if column.named_by.as_ref().is_some_and(|name| table.column(name).is_none()) {
             return Err(format!("{}.{}: there is no column with the name in named_by", table.name, column.name));
+        }
+        if column.copy_of.as_ref().is_some_and(|name| table.column(name).is_none()) {
+            return Err(format!("{}.{}: there is no column that copy_of names", table.name, column.name));
         }
         if column.identifies.is_some() && column.personal == Personal::None {
             return Err(format!("{}.{}: a column that identifies a person must be personal", table.name, column.name));

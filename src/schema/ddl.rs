@@ -27,22 +27,37 @@ impl ColumnType {
         }
     }
 
-    /// Returns the SQL that selects a quoted column from a Parquet file. Times in the files have the zone UTC, times in
-    /// tables have none. A time is converted by its microseconds, because a cast would use the time zone of the
-    /// session, and takes seven times as long.
-    pub fn select_from_file(self, quoted: &str) -> String {
-        match self {
-            ColumnType::Timestamp => format!("make_timestamp(epoch_us({quoted})) AS {quoted}"),
-            _ => quoted.to_owned(),
-        }
-    }
-
     /// Returns the type that the engine reads from a Parquet file.
     fn in_file(self) -> &'static str {
         match self {
             ColumnType::Timestamp => "TIMESTAMP WITH TIME ZONE",
             _ => self.duckdb(),
         }
+    }
+}
+
+impl Column {
+    /// Returns the SQL that selects the column from a Parquet file. Times in the files have the zone UTC, times in
+    /// tables have none. A time is converted by its microseconds, because a cast would use the time zone of the
+    /// session, and takes seven times as long.
+    pub fn select_from_file(&self) -> String {
+        let name = quote_identifier(&self.name);
+        match (&self.copy_of, self.column_type) {
+            (Some(source), _) => format!("{} AS {name}", quote_identifier(source)),
+            (None, ColumnType::Timestamp) => format!("make_timestamp(epoch_us({name})) AS {name}"),
+            (None, _) => name,
+        }
+    }
+
+    /// Returns the SQL that selects the column from a table that lacks it.
+    pub fn select_missing(&self) -> String {
+        let source = self.copy_of.as_deref().map_or_else(|| "NULL".to_owned(), quote_identifier);
+        format!("{source}::{} AS {}", self.column_type.duckdb(), quote_identifier(&self.name))
+    }
+
+    /// Returns the SQL that selects NULL as the column.
+    pub fn select_null(&self) -> String {
+        format!("NULL::{} AS {}", self.column_type.duckdb(), quote_identifier(&self.name))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The script needs no extension, and its results do not depend on the time zone.
 
-use super::{ColumnType, Table, View, partition_stem, quote_identifier, quote_text, tables, views};
+use super::{Column, Table, View, partition_stem, quote_identifier, quote_text, tables, views};
 
 const HEADER: &str = "\
 -- The tables and views of studysync over its Parquet files, for plain DuckDB. Written by `studysync schema --format parquet`.
@@ -27,10 +27,7 @@ pub fn parquet_views_sql() -> String {
 /// Returns the statements that define a table. The first statement builds the query in a variable, because a query that
 /// names missing files is an error: without files, the query returns no rows.
 fn table_sql(table: &Table) -> String {
-    let column_list = |select: fn(ColumnType, &str) -> String| {
-        let columns = table.columns.iter().map(|column| select(column.column_type, &quote_identifier(&column.name)));
-        columns.collect::<Vec<_>>().join(", ")
-    };
+    let column_list = |select: fn(&Column) -> String| table.columns.iter().map(select).collect::<Vec<_>>().join(", ");
     let (folders, partition, no_partition) = match table.partition.as_deref() {
         Some(column) => {
             let stem = partition_stem(column);
@@ -39,10 +36,10 @@ fn table_sql(table: &Table) -> String {
         None => ("", String::new(), String::new()),
     };
     let files = format!("/{}/{folders}data.parquet", table.name);
-    let (columns, all_columns) = (column_list(ColumnType::select_from_file), table.columns_of_files());
+    let (columns, all_columns) = (column_list(Column::select_from_file), table.columns_of_files());
     let some = format!("SELECT {columns}{partition} FROM ({all_columns} FROM read_parquet(''");
     let options = format!("{files}', union_by_name = true, hive_partitioning = {}))", table.partition.is_some());
-    let none = format!("SELECT {}{no_partition} WHERE false", column_list(no_value));
+    let none = format!("SELECT {}{no_partition} WHERE false", column_list(Column::select_null));
     let variable = quote_text(&format!("studysync_{}", table.name));
     let name = quote_identifier(&table.name);
     format!(
@@ -57,11 +54,6 @@ fn table_sql(table: &Table) -> String {
         none = quote_text(&none),
         files = quote_text(&files),
     )
-}
-
-/// Returns the SQL that selects NULL as a column.
-fn no_value(column_type: ColumnType, name: &str) -> String {
-    format!("NULL::{} AS {name}", column_type.duckdb())
 }
 
 /// Returns the statement that defines a view, with its description as comments.

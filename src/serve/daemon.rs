@@ -21,7 +21,10 @@ use crate::{
 
 use super::{
     Counter, DueJobs, Job, JobDelays, JobOutcome, Schedule, ServeError, ServeState, WriteReport,
-    monitoring::health_rules, notifier::Notifier, report_job::ReportJob, serve_state::RunningJob,
+    monitoring::health_rules,
+    notifier::Notifier,
+    report_job::{Attempt, ReportJob},
+    serve_state::RunningJob,
 };
 
 /// The longest sleep. Sleeps are short because the wall clock may jump.
@@ -70,6 +73,9 @@ impl Daemon {
         let identity = identity(&settings)?;
         let mut inbox = Inbox::open(&settings.state_path, &identity.base_url, &identity.environment)?;
         inbox.set_destinations(&settings.warehouse.names())?;
+        if serve.report.is_none() {
+            inbox.store_report_error(None)?;
+        }
         let environment_id = match &serve.environment_id {
             None => inbox.environment_id()?,
             id => id.clone(),
@@ -110,9 +116,11 @@ impl Daemon {
     /// Writes the report of the configuration by its schedule, with `write`.
     ///
     /// # Errors
-    /// `ReportSchedule` or `Zone`.
+    /// `ReportSchedule`, `Zone`, or the inbox cannot be read.
     pub fn with_report(mut self, write: WriteReport) -> Result<Daemon, ServeError> {
-        self.report = ReportJob::new(&self.settings.serve, write, self.system.clock.now_ms())?;
+        let earlier = self.inbox.report_error()?;
+        self.report = ReportJob::new(&self.settings.serve, write, self.system.clock.now_ms(), earlier.is_some())?;
+        self.state.update_status(|status| status.report_error = earlier);
         Ok(self)
     }
 
@@ -293,21 +301,36 @@ impl Daemon {
         job
     }
 
-    /// Writes the report, and notifies with its path. If it cannot be written, it is tried again later.
+    /// Writes the report, and notifies. If the report cannot be written, it is tried again later. An error that a retry
+    /// meets too is part of the health, also after a restart.
     async fn write_report(&mut self, now_ms: i64) {
         let Some(report) = &mut self.report else { return };
         self.state.update_status(|status| {
             status.running = Some(RunningJob { command: "report", since_ms: now_ms });
         });
-        let written = report.write(now_ms).await;
+        let attempt = report.write(now_ms).await;
         self.state.update_status(|status| status.running = None);
-        match written {
-            Ok(path) => {
+        let written = match attempt {
+            Attempt::Written(path) => {
                 tracing::info!(path = %path.display(), "wrote the report");
-                self.notifier.report_written(path, self.system.clock.now_ms());
+                Ok(path)
             }
-            Err(why) => tracing::error!(why, "cannot write the report; it is tried again"),
+            Attempt::Retried(why) => return tracing::warn!(why, "cannot write the report; it is tried again"),
+            Attempt::Failing(why) => {
+                tracing::error!(why, "cannot write the report; it is tried again");
+                Err(why)
+            }
+        };
+        self.set_report_error(written.as_ref().err().cloned());
+        self.notifier.after_report(written, self.system.clock.now_ms());
+    }
+
+    /// Sets why the report cannot be written, in memory and in the inbox; `None` if it was written.
+    fn set_report_error(&mut self, why: Option<String>) {
+        if let Err(error) = self.inbox.store_report_error(why.as_deref()) {
+            tracing::error!(why = chain(&error), "cannot use the inbox");
         }
+        self.state.update_status(|status| status.report_error = why);
     }
 
     /// Writes the deliveries of the inbox to the warehouses. If the last publication is at least [`PUBLISH_EVERY_MS`]

@@ -96,11 +96,15 @@ impl HealthMonitor {
             Ok(sync_status) => Health::new(sync_status, &self.settings, self.rules),
             Err(why) => Health::unknown(format!("the checkpoints cannot be read: {why}")),
         };
-        if let Some((why, hint)) = self.state.status().key_refused {
+        let status = self.state.status();
+        if let Some((why, hint)) = status.key_refused {
             health.add_key_refused(why, hint);
         }
-        if let Some(why) = self.state.status().flush_error {
+        if let Some(why) = status.flush_error {
             health.add_deliveries_waiting(why);
+        }
+        if let Some(why) = &status.report_error {
+            health.add_report_failed(why);
         }
         if !self.state.can_store() {
             health.add_deliveries_not_stored();

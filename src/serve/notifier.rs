@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     config::Settings,
     model::MINUTE_MS,
-    notify::{EndedRun, after_run, between_runs, report_written},
+    notify::{EndedRun, after_report, after_run, between_runs},
     otlp,
     sync_status::HealthRules,
 };
@@ -28,8 +28,8 @@ const REFRESH_EVERY_MS: i64 = MINUTE_MS;
 #[derive(Debug)]
 enum Task {
     AfterRun(Box<EndedRun>),
-    /// A report was written to this path, at this time.
-    ReportWritten(PathBuf, i64),
+    /// A report was written to this path, or could not be written for this reason, at this time.
+    AfterReport(Result<PathBuf, String>, i64),
     /// Rewrite the textfile and send pending messages, at this time.
     Refresh(i64),
 }
@@ -66,9 +66,9 @@ impl Notifier {
         self.send(Task::AfterRun(Box::new(run)));
     }
 
-    /// Notifies that a report was written to this path.
-    pub fn report_written(&self, path: PathBuf, now_ms: i64) {
-        self.send(Task::ReportWritten(path, now_ms));
+    /// Notifies that a report was written to this path, or that it cannot be written.
+    pub fn after_report(&self, written: Result<PathBuf, String>, now_ms: i64) {
+        self.send(Task::AfterReport(written, now_ms));
     }
 
     /// Rewrites the textfile and sends pending messages, if a minute has passed and the thread has nothing to do.
@@ -109,7 +109,7 @@ impl NotifierThread {
             while let Some(task) = queue.recv().await {
                 match task {
                     Task::AfterRun(run) => after_run(&settings, &run, rules).await,
-                    Task::ReportWritten(path, now_ms) => report_written(&settings, &path, now_ms).await,
+                    Task::AfterReport(written, now_ms) => after_report(&settings, &written, now_ms).await,
                     Task::Refresh(now_ms) => between_runs(&settings, now_ms, rules).await,
                 }
             }

@@ -71,6 +71,8 @@ pub(super) struct DaemonStatus {
     pub last_error: Option<String>,
     /// The error of the last flush; `None` if it succeeded, or if another run held the lease.
     pub flush_error: Option<String>,
+    /// Why the report cannot be written; `None` if it was written, or if its first retry is still to come.
+    pub report_error: Option<String>,
     /// Why the service refused the key when `serve` started, and what to do; `None` after the first run.
     pub key_refused: Option<(String, Option<String>)>,
     /// The end of a `Retry-After` that is longer than a run waits; `None` if there is none.

@@ -336,6 +336,20 @@ impl Inbox {
         self.database.execute(sql, values).map(drop)
     }
 
+    /// Returns why `serve` could not write its report; `None` if the last report was written.
+    pub fn report_error(&self) -> Result<Option<String>, StateError> {
+        self.database.query_optional("SELECT value FROM meta WHERE key = 'report_error'", [], |row| row.get(0))
+    }
+
+    /// Stores why `serve` could not write its report.
+    pub fn store_report_error(&self, why: Option<&str>) -> Result<(), StateError> {
+        let done = match why {
+            Some(why) => self.database.execute("INSERT OR REPLACE INTO meta VALUES ('report_error', ?1)", [why]),
+            None => self.database.execute("DELETE FROM meta WHERE key = 'report_error'", []),
+        };
+        done.map(drop)
+    }
+
     pub fn path(&self) -> &Path {
         &self.database.path
     }

@@ -15,6 +15,7 @@ pub const BEHIND: &str = "behind";
 const NEVER_RAN: &str = "never_ran";
 const DELIVERIES_NOT_STORED: &str = "deliveries_not_stored";
 const DELIVERIES_WAITING: &str = "deliveries_waiting";
+const REPORT_FAILED: &str = "report_failed";
 const STATUS_UNREADABLE: &str = "standing_unknown";
 /// The default of the allowed lag: a nightly run that is two hours late.
 pub const MAX_LAG: Duration = Duration::from_secs(26 * 3600);
@@ -41,7 +42,7 @@ impl HealthReason {
 
 /// Returns every code that a reason can have.
 pub fn reason_codes() -> impl Iterator<Item = &'static str> {
-    let others = [BEHIND, NEVER_RAN, DELIVERIES_NOT_STORED, DELIVERIES_WAITING, STATUS_UNREADABLE];
+    let others = [BEHIND, NEVER_RAN, DELIVERIES_NOT_STORED, DELIVERIES_WAITING, REPORT_FAILED, STATUS_UNREADABLE];
     RunReason::ALL.into_iter().map(RunReason::name).chain(others)
 }
 
@@ -106,6 +107,9 @@ impl Health {
         let mut health = Health::default();
         health.add_runs(status, rules);
         health.add_lags(status, settings, rules);
+        if let Some(why) = status.serve.as_ref().and_then(|serve| serve.report_error.as_ref()) {
+            health.add_report_failed(why);
+        }
         health
     }
 
@@ -160,6 +164,13 @@ impl Health {
     /// error.
     pub fn add_deliveries_waiting(&mut self, why: String) {
         self.reasons.push(HealthReason::new(DELIVERIES_WAITING, false, why));
+    }
+
+    /// Adds the reason that `serve` cannot write the report of its schedule. `why` is the error.
+    pub fn add_report_failed(&mut self, why: &str) {
+        let text = format!("the report of the schedule cannot be written: {why}");
+        let hint = Some("correct what the message names: serve tries again within five minutes".to_owned());
+        self.reasons.push(HealthReason { hint, ..HealthReason::new(REPORT_FAILED, true, text) });
     }
 
     /// Adds the newest unresolved failure, and the findings of the last run.

@@ -172,6 +172,9 @@ pub struct ServeStatus {
     pub last_run: Option<String>,
     pub last_run_ended: Option<String>,
     pub last_outcome: Option<String>,
+    /// Why the report of `[serve] report` cannot be written; absent if it was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub report_error: Option<String>,
     /// Number of deliveries that are not in the warehouses yet.
     pub waiting_deliveries: u64,
     pub waiting_since: Option<String>,
@@ -194,6 +197,7 @@ impl ServeStatus {
             last_run: schedule.last_started_ms.map(format_second),
             last_run_ended: schedule.last_finished_ms.map(format_second),
             last_outcome: schedule.last_outcome,
+            report_error: inbox.report_error()?,
             waiting_deliveries: waiting.deliveries,
             waiting_since: waiting.oldest_ms.map(format_second),
         }))

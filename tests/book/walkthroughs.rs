@@ -141,6 +141,7 @@ impl Walk {
         match block.language.as_str() {
             "toml" => self.configure(&block.text),
             "sh" if block.is_run => {
+                assert!(!block.text.contains("sudo "), "{}: a block for root is marked `not run`", block.place);
                 let (exports, rest): (Vec<_>, Vec<_>) =
                     block.text.lines().partition(|line| line.starts_with("export "));
                 exports.iter().for_each(|line| self.exports.push_str(&format!("{line}\n")));

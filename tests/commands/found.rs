@@ -108,6 +108,32 @@ fn the_file_of_the_system_is_used_in_any_folder() {
     assert!(text.starts_with("# configuration: studysync.toml\n") && text.contains("\"here.duckdb\""), "{text}");
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_broken_file_of_the_system_stops_no_command_with_flags() {
+    let service = Service::start(small(60, 3));
+    let place = Place::new(&service).without_config();
+    let file = place.duckdb().display().to_string();
+    let run = format!("--base-url {} --duckdb {file} --state here.sqlite --archive none", service.base_url());
+    for broken in ["[warehouse\n", "[warehouse]\nduckdb = 7\n"] {
+        std::fs::write(place.path("system.toml"), broken).unwrap();
+        // A run without the place of its checkpoints could begin new ones.
+        let some = run.replace("--state here.sqlite", "");
+        let Some(refused) = with_system_file(&place, &format!("sync {some}")) else { return };
+        assert!(refused.expect(2).stderr.contains("error: /etc/studysync/studysync.toml: line "));
+        let done = with_system_file(&place, &format!("sync {run}")).unwrap().expect(0);
+        assert!(done.stderr.contains("WARN the configuration is not used"), "{}", done.stderr);
+        let query = "query 'SELECT count(*) > 0 AS has FROM responses' --format csv";
+        let done = with_system_file(&place, &format!("{query} --duckdb {file}")).unwrap().expect(0);
+        assert_eq!(done.stdout, "has\ntrue\n");
+        assert!(done.stderr.contains("/etc/studysync/studysync.toml"), "{}", done.stderr);
+        with_system_file(&place, query).unwrap().expect(2);
+        with_system_file(&place, &format!("{query} --duckdb {file} --config /etc/studysync/studysync.toml"))
+            .unwrap()
+            .expect(2);
+    }
+}
+
 #[test]
 fn config_show_names_the_origin_of_each_value() {
     let place = empty()

@@ -16,20 +16,22 @@ use std::{path::Path, process::Command};
 use studysync_sandbox::{ChangeRequest, Rough, Settings};
 
 use crate::{
-    harness::{KEY, Place, Service, Tables, all_contracts, assert_equal_without},
+    harness::{Done, KEY, Place, Service, Tables, all_contracts, assert_equal_without, connect},
     replay::Before,
 };
 
 /// Tables that the earlier version did not have, or had with fewer columns.
-const NEWER_TABLES: [&str; 13] = [
+const NEWER_TABLES: [&str; 15] = [
     "erasures",
     "response_custom_metadata",
     "response_history",
     "response_media",
     "survey_constraint_history",
+    "survey_history",
     "survey_question_history",
     "survey_question_option_history",
     "survey_status_changes",
+    "surveys",
     "sync_windows",
     "theme_history",
     "visitor_snapshot_history",
@@ -87,10 +89,13 @@ fn p2_replay_rebuilds_a_warehouse_of_an_earlier_version() {
         let media = "SELECT count(*) FROM response_media";
         let tables = [before.duckdb(), before.parquet(), place.duckdb_tables(), place.parquet_tables()];
         assert!(tables.iter().all(|tables| tables.count(media) == 0), "{when}");
-        let windows =
-            "SELECT COLUMNS(name -> name NOT IN ('filled_in', 'keys_checked'))::VARCHAR FROM sync_windows ORDER BY ALL";
-        assert_eq!(before.duckdb().rows_of(windows), place.duckdb_tables().rows_of(windows), "{when}, DuckDB");
-        assert_eq!(before.parquet().rows_of(windows), place.parquet_tables().rows_of(windows), "{when}, Parquet");
+        for table in ["sync_windows", "surveys", "survey_history"] {
+            let known = format!(
+                "SELECT COLUMNS(name -> name NOT IN ('filled_in', 'keys_checked', 'survey_id', '_row_hash'))::VARCHAR FROM {table} ORDER BY ALL"
+            );
+            assert_eq!(before.duckdb().rows_of(&known), place.duckdb_tables().rows_of(&known), "{when}, DuckDB");
+            assert_eq!(before.parquet().rows_of(&known), place.parquet_tables().rows_of(&known), "{when}, Parquet");
+        }
     };
     assert_is_as_before(None, "looked at");
     place.run(&["replay"]).expect(0);
@@ -120,6 +125,38 @@ fn p1_parquet_files_without_a_new_column_are_readable() {
     let found: i64 = found.lines().nth(1).unwrap().parse().unwrap();
     assert!(found > 30);
     assert_eq!(Tables::parquet_with_views(&place.parquet()).count(count), found);
+}
+
+#[test]
+fn p1_surveys_of_an_earlier_version_have_their_survey_id() {
+    let (mut place, service) = (left_behind(), service());
+    let surveys = |place: &Place, when: &str| {
+        let sql = "SELECT count(*) AS rows, count_if(survey_id = id) AS filled FROM (
+                   SELECT id, survey_id FROM surveys UNION ALL SELECT id, survey_id FROM survey_history)";
+        let csv = |done: Done| done.expect(0).stdout.lines().nth(1).unwrap().to_owned();
+        for found in [
+            csv(place.run(&["query", sql, "--format", "csv"])),
+            csv(place.run_on_parquet(&["query", sql, "--format", "csv"])),
+        ] {
+            let (rows, filled) = found.split_once(',').unwrap();
+            assert!(rows == filled && rows != "0", "{when}: {found}");
+        }
+    };
+    place.set_base_url(service.base_url());
+    place.run(&["rebind", "--from", ADDRESS]).expect(0);
+    place.report(&["sync"], 0);
+    surveys(&place, "after the first run");
+    let file = "SELECT count(*) FROM read_parquet($FILE) WHERE survey_id IS DISTINCT FROM id";
+    service.change(&ChangeRequest { status_changes: 2, ..ChangeRequest::default() });
+    place.report(&["sync"], 0);
+    surveys(&place, "after a change");
+    // Other programs read the files themselves.
+    for table in ["surveys", "survey_history"] {
+        let path = place.parquet().join(table).join("data.parquet");
+        let sql = file.replace("$FILE", &format!("'{}'", path.display()));
+        let unfilled: i64 = connect().query_row(&sql, [], |row| row.get(0)).unwrap();
+        assert_eq!(unfilled, 0, "{table}");
+    }
 }
 
 #[test]

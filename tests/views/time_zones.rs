@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use chrono::{DateTime, Datelike as _, Days, NaiveDate};
+use chrono::{DateTime, Datelike as _, Days, NaiveDate, Timelike as _};
 use chrono_tz::Tz;
 use duckdb::Connection;
 use serde_json::json;
@@ -34,12 +34,17 @@ fn instant(text: &str) -> i64 {
 
 /// Answers around each change, and one each hour of the day before and after.
 fn planted() -> (Service, Vec<i64>) {
-    let service = Service::start(small(0, 2));
     let hours = |change: &&str| -> Vec<i64> {
         let at_ms = instant(change);
         (-30..=30).map(|hour| at_ms + hour * 3_600_000).chain([at_ms - 1, at_ms + 1_800_000]).collect()
     };
     let times: Vec<i64> = CHANGES.iter().flat_map(hours).collect();
+    (with_answers(&times), times)
+}
+
+/// A service with one answer at each of these times.
+fn with_answers(times: &[i64]) -> Service {
+    let service = Service::start(small(0, 2));
     for (nth, at_ms) in times.iter().enumerate() {
         let at = DateTime::from_timestamp_millis(*at_ms).unwrap().format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string();
         let record = json!({
@@ -49,7 +54,7 @@ fn planted() -> (Service, Vec<i64>) {
         });
         service.control().plant(ListName::Responses, &record.to_string(), None).unwrap();
     }
-    (service, times)
+    service
 }
 
 fn local_day(at_ms: i64, zone: Tz) -> NaiveDate {
@@ -132,6 +137,30 @@ fn days_and_weeks_are_those_of_the_report_time_zone() {
 }
 
 #[test]
+fn weeks_of_the_report_end_at_midnight_of_the_time_zone() {
+    let (begin, end) = (instant("2025-02-10T00:00:00Z"), instant("2025-04-07T00:00:00Z"));
+    let service = with_answers(&(begin..end).step_by(1_800_000).collect::<Vec<_>>());
+    let place = Place::new(&service);
+    place.run(&["backfill", "--from", "2025-02-01"]).expect(0);
+    let count = |range: &[&str], zone: &str, mark: &str| {
+        let page = place.run(&[&["report", "--time-zone", zone], range].concat()).expect(0).stdout;
+        page.matches(mark).count()
+    };
+    let (unfinished, begins) = ("<span class=\"meta\">unfinished</span>", "<span class=\"meta\">begins earlier</span>");
+    for (zone, monday, sunday_night) in [
+        // The clock was put forward on the Sunday before this Monday.
+        ("Europe/Berlin", "2025-03-31", "2025-03-30T21:59:00Z"),
+        ("America/New_York", "2025-03-10", "2025-03-10T03:59:00Z"),
+        ("UTC", "2025-03-31", "2025-03-30T23:59:00Z"),
+    ] {
+        assert_eq!(count(&["--to", monday], zone, unfinished), 0, "{zone}");
+        assert!(count(&["--to", sunday_night], zone, unfinished) > 0, "{zone}");
+        assert_eq!(count(&["--from", monday], zone, begins), 0, "{zone}");
+        assert!(count(&["--from", "2025-03-11"], zone, begins) > 0, "{zone}");
+    }
+}
+
+#[test]
 fn report_diff_and_schedule_use_the_report_time_zone() {
     let (service, _) = planted();
     let place = Place::new(&service).with_config(&config("Pacific/Apia"));
@@ -145,6 +174,19 @@ fn report_diff_and_schedule_use_the_report_time_zone() {
     let report = |more: &[&str]| place.run(&[&["report"], more].concat()).expect(0).stdout;
     assert!(report(&[]).contains("time zone <bdi>Pacific/Apia</bdi>"));
     assert!(report(&["--time-zone", "Europe/Berlin"]).contains("time zone <bdi>Europe/Berlin</bdi>"));
+    // The schedule of `serve` is in the same zone, unless it has one of its own.
+    for (own, zone) in [("", "Pacific/Apia"), ("timezone = \"UTC\"\n", "UTC")] {
+        let serve = "[serve]\nlisten = \"127.0.0.1:0\"\nwebhook = \"off\"\n";
+        let place = Place::new(&service).with_config(&format!("{}{serve}{own}", config("Pacific/Apia")));
+        place.run(&["sync"]).expect(0);
+        let serving = crate::serve::Serving::start(&place);
+        let status = place.run(&["status", "--json"]).expect(0).json()["serve"].clone();
+        serving.stop();
+        assert_eq!(status["schedule"], format!("0 2 * * * {zone}"));
+        let next: chrono::DateTime<chrono::Utc> = status["next_run"].as_str().unwrap().parse().unwrap();
+        let local = next.with_timezone(&zone.parse::<Tz>().unwrap());
+        assert_eq!((local.hour(), local.minute()), (2, 0), "{status}");
+    }
     // Without a configuration, a reader takes the zone of the file.
     let bare = Place::new(&service).without_config();
     let file = place.duckdb().display().to_string();

@@ -285,6 +285,20 @@ fn serve_writes_a_report_by_schedule_and_notifies() {
     let place = place_for(&service, &format!("{}{}", flags("\"--shoes\""), webhook(&receiver, "")));
     let refused = place.run(&["serve"]).expect(2);
     assert!(refused.stderr.contains("[serve] report_flags: unexpected argument '--shoes'"), "{}", refused.stderr);
+    for (flag, what) in [
+        ("\"--duckdb\", \"w.duckdb\"", "ignores --duckdb: remove it"),
+        ("\"--parquet=w\"", "ignores --parquet: remove it"),
+        ("\"--state\", \"s\"", "ignores --state: remove it"),
+        ("\"--out\", \"x.html\"", "remove --out: report under [serve] names the file"),
+        ("\"--time-zone\", \"UTC\"", "report_time_zone under [warehouse]"),
+    ] {
+        let place = place_for(&service, &flags(flag));
+        let refused = place.run(&["serve"]).expect(2).stderr;
+        let begin = "error: studysync.toml: [serve] report_flags: ";
+        assert!(refused.contains(begin) && refused.contains(what), "{flag}: {refused}");
+        let checked = place.run(&["check"]).expect(2).stdout;
+        assert!(checked.contains("[serve] report_flags: ") && checked.contains("remove"), "{checked}");
+    }
     let place = place_for(&service, &format!("{}{}", flags("\"--title\", \"Every minute\""), webhook(&receiver, "")));
     place.report(&["sync"], 0);
     let serving = crate::serve::Serving::start(&place);
@@ -298,6 +312,50 @@ fn serve_writes_a_report_by_schedule_and_notifies() {
     let path = place.path("page.html");
     assert!(posted[0]["text"].as_str().unwrap().contains(&path.display().to_string()), "{}", posted[0]);
     assert!(std::fs::read_to_string(&path).unwrap().contains("<h1><bdi>Every minute</bdi></h1>"));
+    serving.stop();
+}
+
+#[test]
+fn serve_shows_a_report_that_it_cannot_write() {
+    let service = Service::start(small(60, 3));
+    let receiver = Receiver::start();
+    let serve = "[serve]\nlisten = \"127.0.0.1:0\"\nwebhook = \"off\"\nschedule = \"off\"\nreport = \"page.html\"\n\
+                 report_schedule = \"* * * * *\"\n";
+    let place = place_for(&service, &format!("{serve}{}", webhook(&receiver, "")));
+    place.report(&["sync"], 0);
+    // A folder is in the place of the file. An earlier process has tried twice.
+    std::fs::create_dir(place.path("page.html")).unwrap();
+    let inbox = studysync::state::Inbox::open(&place.state(), &service.base_url(), "default").unwrap();
+    inbox.store_report_error(Some("earlier")).unwrap();
+    drop(inbox);
+    let earlier = place.run(&["status"]).expect(0).stdout;
+    assert!(earlier.contains("FAILING") && earlier.contains("cannot be written: earlier"), "{earlier}");
+    let serving = crate::serve::Serving::start(&place);
+    let mut posted = Vec::new();
+    crate::serve::until("the message", || {
+        posted.extend(receiver.take());
+        !posted.is_empty()
+    });
+    assert_eq!(events(&posted), ["failed"]);
+    let text = posted[0]["text"].as_str().unwrap();
+    assert!(text.contains("studysync report failed on") && text.contains("page.html"), "{text}");
+    assert!(text.contains("What to do: "), "{text}");
+    let health = serving.health();
+    assert_eq!((&health["healthy"], &health["reasons"][0]["code"]), (&false.into(), &"report_failed".into()));
+    assert_eq!(posted[0]["health"]["reasons"][0], health["reasons"][0]);
+    let status = place.run(&["status", "--json"]).expect(0).json();
+    assert_eq!(status["reasons"][0], health["reasons"][0]);
+    assert_eq!(status["serve"]["schedule"], "off");
+    // The next attempt succeeds.
+    std::fs::remove_dir(place.path("page.html")).unwrap();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(90);
+    while posted.len() < 3 && std::time::Instant::now() < deadline {
+        posted.extend(receiver.take());
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    assert_eq!(events(&posted), ["failed", "recovered", "report"]);
+    assert_eq!(serving.health()["healthy"], true);
+    assert!(place.run(&["status"]).expect(0).stdout.contains("Healthy"));
     serving.stop();
 }
 

@@ -24,17 +24,14 @@
 --     with_custom_metadata or users; NULL if it was requested.
 WITH counted AS (
     SELECT
-        answer.survey_id, answer.question_id, cut.segment_value, any_value(cut.not_requested) AS not_requested, count(*) AS responses,
-        count(*) FILTER (answer.score >= 9) AS promoters,
-        count(*) FILTER (answer.score BETWEEN 7 AND 8) AS passives,
-        count(*) FILTER (answer.score <= 6) AS detractors
-    FROM nps_answers AS answer
-    JOIN answer_segments(segment) AS cut
-        ON cut.response_group_uid = answer.response_group_uid AND cut.question_id = answer.question_id
+        survey_id, question_id, survey_name, segment_value, any_value(not_requested) AS not_requested,
+        sum(responses)::BIGINT AS responses, sum(promoters)::BIGINT AS promoters, sum(passives)::BIGINT AS passives,
+        sum(detractors)::BIGINT AS detractors
+    FROM nps_by_week_and_segment(segment, answers_min := 1)
     GROUP BY ALL
 )
 SELECT
-    counted.survey_id, counted.question_id, survey.name AS survey_name, counted.segment_value, counted.responses,
+    survey_id, question_id, survey_name, segment_value, responses,
     CASE WHEN responses >= answers_min THEN promoters END AS promoters,
     CASE WHEN responses >= answers_min THEN passives END AS passives,
     CASE WHEN responses >= answers_min THEN detractors END AS detractors,
@@ -42,6 +39,5 @@ SELECT
     CASE WHEN responses >= answers_min THEN
         100 * sqrt(greatest(promoters + detractors - (promoters - detractors)::DOUBLE ** 2 / responses, 0)
             / nullif(responses - 1, 0) / responses) END AS standard_error,
-    counted.not_requested
+    not_requested
 FROM counted
-LEFT JOIN surveys AS survey ON survey.id = counted.survey_id

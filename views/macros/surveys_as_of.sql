@@ -9,6 +9,7 @@
 --
 -- Columns:
 --   id: The survey.
+--   survey_id: The survey, as id: for USING (survey_id).
 --   name: Name.
 --   platform: How the survey is delivered.
 --   type: Kind.
@@ -21,7 +22,7 @@
 --   valid_from: Start of the scan that first saw this version.
 --   valid_to: Start of the scan that saw the next version; NULL for the current version.
 SELECT
-    id, name, platform, type, status, created_at, updated_at, launched_at, completed_at, total_response_limit,
-    valid_from, valid_to
+    id, survey_id, name, platform, type, status, created_at, updated_at, launched_at, completed_at,
+    total_response_limit, valid_from, valid_to
 FROM survey_history
 WHERE valid_from <= moment::TIMESTAMP AND (valid_to IS NULL OR valid_to > moment::TIMESTAMP)

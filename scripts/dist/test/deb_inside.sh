@@ -76,7 +76,7 @@ until_ok as_user studysync --config $config health
 systemctl stop studysync-serve.service
 expect "the end of serve" "$(systemctl show -P Result -P ExecMainStatus studysync-serve.service | tr '\n' ' ')" "success 0 "
 
-echo "- back up and restore, as docs/install.md says"
+echo "- back up and restore, as docs/howto/restore.md says"
 systemctl start studysync-serve.service
 before=$(answers)
 systemctl stop studysync.timer studysync-serve.service studysync.service

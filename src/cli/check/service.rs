@@ -18,7 +18,7 @@ use crate::{
 };
 
 use super::{
-    super::{CommandError, Context},
+    super::{CommandError, Context, report},
     storage::Finding,
     storage::writable,
 };
@@ -196,6 +196,9 @@ pub(super) fn open_files() -> Option<Finding> {
 pub(super) fn serve(settings: &Settings) -> Finding {
     let serve = &settings.serve;
     if let Err(error) = check_schedule(serve) {
+        return Finding::error("serve", error);
+    }
+    if let Err(error) = report::check_flags(settings) {
         return Finding::error("serve", error);
     }
     let secret = serve.webhook.as_ref().map_or(Ok(()), |_| serve.token().map(drop));

@@ -188,7 +188,7 @@ fn limit_memory(engine_bytes: u64) {
 /// Runs the statements and writes their rows. All statements are checked before the first one runs, if there are
 /// several.
 pub(super) fn run(args: &QueryArgs, context: Context) -> Result<u8, CommandError> {
-    let settings = args.locations.settings(&context).time_zone(&args.time_zone).build()?;
+    let settings = args.locations.settings(&context).only_reads().time_zone(&args.time_zone).build()?;
     settings.require_warehouse()?;
     let is_terminal = args.out.is_none() && context.printer.is_terminal();
     let format = format_of(args)?;

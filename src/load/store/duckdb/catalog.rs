@@ -119,17 +119,16 @@ fn columns_missing_from<'t>(
     Ok(missing)
 }
 
-/// Returns a SQL relation with all columns of a table, in which the missing columns are NULL. The relation has no rows
-/// if the file lacks the table. Must be called only if a column is missing.
-pub(super) fn with_null_columns(table: &Table, missing_columns: &[&Column]) -> String {
-    let nulls: Vec<String> = missing_columns
-        .iter()
-        .map(|column| format!("NULL::{} AS {}", column.column_type.duckdb(), quote_identifier(&column.name)))
-        .collect();
+/// Returns a SQL relation with all columns of a table. Missing columns are NULL, or the column that they repeat. The
+/// relation has no rows if the file lacks the table. Must be called only if a column is missing.
+pub(super) fn with_missing_columns(table: &Table, missing_columns: &[&Column]) -> String {
+    let list = |select: fn(&Column) -> String| {
+        missing_columns.iter().map(|column| select(column)).collect::<Vec<_>>().join(", ")
+    };
     if missing_columns.len() == table.columns.len() {
-        format!("(SELECT {} WHERE false)", nulls.join(", "))
+        format!("(SELECT {} WHERE false)", list(Column::select_null))
     } else {
-        format!("(SELECT t.*, {} FROM {} t)", nulls.join(", "), qualified(&table.name))
+        format!("(SELECT t.*, {} FROM {} t)", list(Column::select_missing), qualified(&table.name))
     }
 }
 
@@ -147,10 +146,13 @@ fn create_missing_sql(
             continue;
         };
         let missing = columns_missing_from(table, columns, path)?;
-        statements.extend(missing.iter().map(|column| {
-            let name = quote_identifier(&column.name);
-            format!("ALTER TABLE {} ADD COLUMN {name} {}", quote_identifier(&table.name), column.column_type.duckdb())
-        }));
+        let name = quote_identifier(&table.name);
+        for column in &missing {
+            let added = quote_identifier(&column.name);
+            statements.push(format!("ALTER TABLE {name} ADD COLUMN {added} {}", column.column_type.duckdb()));
+            let source = column.copy_of.as_deref().map(quote_identifier);
+            statements.extend(source.map(|source| format!("UPDATE {name} SET {added} = {source}")));
+        }
         if !missing.is_empty() {
             statements.extend(table.comment_sql());
         }

@@ -3,7 +3,7 @@
 use arrow::array::RecordBatch;
 
 use super::{
-    catalog::{MissingColumns, with_null_columns},
+    catalog::{MissingColumns, with_missing_columns},
     names::qualified,
     transaction::{in_range, with_keys},
 };
@@ -31,7 +31,7 @@ pub(super) fn rows(
 ) -> Result<(), LoadError> {
     let relation = match missing_columns.get(table.name.as_str()) {
         None => qualified(&table.name),
-        Some(missing_columns) => with_null_columns(table, missing_columns),
+        Some(missing_columns) => with_missing_columns(table, missing_columns),
     };
     let list: Vec<String> = columns.iter().map(|name| format!("t.{}", quote_identifier(name))).collect();
     let list = list.join(", ");

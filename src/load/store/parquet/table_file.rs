@@ -3,12 +3,14 @@
 //! The column types are those of the table contracts in `schemas/`.
 
 use std::{
+    borrow::Cow,
     fs::File,
     io::BufWriter,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use arrow::array::RecordBatch;
+use arrow::{array::RecordBatch, error::ArrowError};
 use parquet::{
     arrow::{ArrowWriter, arrow_writer::ArrowWriterOptions},
     basic::{Compression, ZstdLevel},
@@ -23,7 +25,7 @@ use parquet::{
 use super::{chunk::CHUNK_ROWS, order::sorting_columns, tree::APPLIED_PART_KEY};
 use crate::{
     load::{Identity, LoadError},
-    schema::Table,
+    schema::{Column, Table},
 };
 
 /// Rows of a row group. Engines process one row group at a time.
@@ -74,10 +76,17 @@ impl Notes<'_> {
     }
 }
 
+/// Indexes of a column that repeats another one ([`Column::copy_of`]), and of that other one.
+struct CopiedColumn {
+    column: usize,
+    source: usize,
+}
+
 /// A file that is being written.
 pub(super) struct TableFile {
     path: PathBuf,
     writer: ArrowWriter<BufWriter<File>>,
+    copies: Vec<CopiedColumn>,
     /// Number of rows so far.
     rows: u64,
 }
@@ -88,8 +97,15 @@ impl TableFile {
         let file = File::create(path).map_err(LoadError::io("create", path))?;
         let file = BufWriter::with_capacity(WRITE_BUFFER_BYTES, file);
         let options = ArrowWriterOptions::new().with_properties(properties(table, notes)?);
-        let writer = ArrowWriter::try_new_with_options(file, table.parquet_schema(), options);
-        Ok(Self { writer: writer.map_err(|error| write_error(path, error))?, path: path.to_owned(), rows: 0 })
+        let schema = table.parquet_schema();
+        let copy = |(column, of): (usize, &Column)| {
+            let source = schema.index_of(of.copy_of.as_deref()?).ok()?;
+            Some(CopiedColumn { column, source })
+        };
+        let copies = table.columns.iter().enumerate().filter_map(copy).collect();
+        let writer = ArrowWriter::try_new_with_options(file, schema, options);
+        let writer = writer.map_err(|error| write_error(path, error))?;
+        Ok(Self { writer, copies, path: path.to_owned(), rows: 0 })
     }
 
     /// Adds a chunk of rows with the schema [`Table::parquet_schema`]. Chunks end where [`super::chunk`] says, because
@@ -97,7 +113,18 @@ impl TableFile {
     pub(super) fn write(&mut self, chunk: &RecordBatch) -> Result<(), LoadError> {
         debug_assert!(chunk.num_rows() <= CHUNK_ROWS);
         self.rows += chunk.num_rows() as u64;
-        self.writer.write(chunk).map_err(|error| write_error(&self.path, error))
+        let chunk = self.with_copies(chunk).map_err(|error| write_error(&self.path, error.into()))?;
+        self.writer.write(&chunk).map_err(|error| write_error(&self.path, error))
+    }
+
+    /// Returns the rows with all copies: rows from a file of an earlier version may lack them.
+    fn with_copies<'a>(&self, chunk: &'a RecordBatch) -> Result<Cow<'a, RecordBatch>, ArrowError> {
+        if self.copies.is_empty() {
+            return Ok(Cow::Borrowed(chunk));
+        }
+        let source_of = |index| self.copies.iter().find(|copy| copy.column == index).map_or(index, |copy| copy.source);
+        let columns = (0..chunk.num_columns()).map(|index| Arc::clone(chunk.column(source_of(index))));
+        RecordBatch::try_new(chunk.schema(), columns.collect()).map(Cow::Owned)
     }
 
     /// Writes the footer and returns the number of rows in the file. The file is not made durable.
@@ -151,9 +178,7 @@ fn properties(table: &Table, notes: &Notes<'_>) -> Result<WriterProperties, Load
 
 /// Returns a hash of the columns in the contract: names, types and nullability, in order.
 fn contract_hash(table: &Table) -> String {
-    let column = |column: &crate::schema::Column| {
-        format!("{} {} {}\n", column.name, column.column_type.duckdb(), column.nullable)
-    };
+    let column = |column: &Column| format!("{} {} {}\n", column.name, column.column_type.duckdb(), column.nullable);
     let text: String = table.columns.iter().map(column).collect();
     format!("{:016x}", xxhash_rust::xxh3::xxh3_64(text.as_bytes()))
 }
