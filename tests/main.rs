@@ -3,6 +3,7 @@
 // The modules below are sorted by name; this one stands first because it explains the others.
 mod tour;
 
+mod analysts;
 mod architecture;
 mod book;
 mod commands;

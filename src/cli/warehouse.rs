@@ -8,12 +8,12 @@ use crate::{
 
 use super::CommandError;
 
-/// Opens the configured warehouses. While a run has the DuckDB file open, reads the copy for readers, or waits as long
-/// as a run waits for readers.
+/// Opens the configured warehouses. While a run has the DuckDB file open, reads the complete copy for readers, or waits
+/// as long as a run waits for readers. A copy without personal data would give other rows.
 pub(super) fn open_reader(settings: &Settings, limits: ReaderLimits) -> Result<Reader, CommandError> {
     let warehouse = &settings.warehouse;
     let patience = LockPatience { wait: warehouse.lock_wait, ..LockPatience::default() };
-    let while_locked = WhileLocked { copy: warehouse.publish.clone(), patience };
+    let while_locked = WhileLocked { copy: warehouse.publish.complete_copy().cloned(), patience };
     Ok(Reader::open_while_locked(&warehouse.paths, limits, &while_locked)?)
 }
 

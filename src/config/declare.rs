@@ -91,6 +91,8 @@ pub enum ValueType {
     Path,
     /// A path, or the word `none`.
     PathOrNone,
+    /// A path, or a table.
+    PathOrTable,
     /// A whole number of 0 or more.
     Whole,
     Number,
@@ -111,9 +113,9 @@ pub(super) trait Value {
         true
     }
 
-    /// Returns the path, to expand it; `None` if the value is no path, or not set.
-    fn path(&mut self) -> Option<&mut PathBuf> {
-        None
+    /// Returns the paths of the value, to expand them; none if the value has no path, or is not set.
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
+        Vec::new()
     }
 
     /// Returns the number, to check its range; `None` if the value is no whole number, or not set.
@@ -181,8 +183,8 @@ impl Value for PathBuf {
         ValueType::Path
     }
 
-    fn path(&mut self) -> Option<&mut PathBuf> {
-        Some(self)
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
+        vec![self]
     }
 }
 
@@ -191,8 +193,8 @@ impl Value for ArchiveChoice {
         ValueType::PathOrNone
     }
 
-    fn path(&mut self) -> Option<&mut PathBuf> {
-        self.folder_mut()
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
+        self.folder_mut().into_iter().collect()
     }
 }
 
@@ -205,8 +207,8 @@ impl<V: Value> Value for Option<V> {
         self.is_some()
     }
 
-    fn path(&mut self) -> Option<&mut PathBuf> {
-        self.as_mut()?.path()
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
+        self.as_mut().map_or_else(Vec::new, Value::paths)
     }
 
     fn number(&self) -> Option<u64> {

@@ -38,6 +38,11 @@ pub enum ConfigError {
         shown_variable(variable)
     )]
     NoWebhookSecret { variable: String },
+    #[error(
+        "no key of pseudonyms: set the environment variable {}, or publish_key_file under [warehouse]; with pseudonyms = false in publish, the copy has no ids",
+        shown_variable(variable)
+    )]
+    NoPublishKey { variable: String },
     #[error("no token of the status page: set the environment variable {}", shown_variable(variable))]
     NoStatusToken { variable: String },
     /// The key file does not exist. The path is not shown, because the user may have written the key in place of the

@@ -14,7 +14,7 @@ use super::{
     find::{SYSTEM_FILE, find_config, named_config},
     notify,
     paths::{ARCHIVE_FOLDER, ArchiveChoice, default_page_folder, expand_tilde, resolve_links, resolve_state_links},
-    recordings,
+    publish, recordings,
     secret::SecretKeys,
     serve,
     setting_variables::SettingVariables,
@@ -157,7 +157,9 @@ pub(super) fn resolve_paths(
     folder: &Path,
     overrides: &mut Overrides,
 ) -> Result<(), ConfigError> {
-    let of_file = file.settings().filter_map(|Setting { key, value, .. }| Some((key.label(), value.path()?, folder)));
+    let of_file = file
+        .settings()
+        .flat_map(|Setting { key, value, .. }| value.paths().into_iter().map(move |path| (key.label(), path, folder)));
     let flags = [
         ("--api-key-file", overrides.api_key_file.as_mut()),
         ("--state", overrides.state.as_mut()),
@@ -240,7 +242,16 @@ fn warehouse(mut table: WarehouseTable, overrides: &mut Overrides) -> Result<War
             paths.insert(kind, resolve_links(path)?);
         }
     }
+    let publish_key = SecretKeys {
+        table: "warehouse",
+        name: "publish_key",
+        file: table.publish_key_file,
+        command: table.publish_key_command,
+        variable: table.publish_key_env,
+        noun: "the key",
+    };
     let warehouse = WarehouseSettings {
+        publish: publish::resolve(table.publish, publish_key, &paths)?,
         paths,
         parquet_by_day: match table.parquet_partition.as_str() {
             "month" => false,
@@ -252,7 +263,6 @@ fn warehouse(mut table: WarehouseTable, overrides: &mut Overrides) -> Result<War
         },
         memory_limit_bytes: table.memory_limit_mb.saturating_mul(1024 * 1024),
         lock_wait: Duration::from_secs(table.lock_wait_secs),
-        publish: table.publish.map(resolve_links).transpose()?,
         full_text_search: table.full_text_search,
         report_time_zone: match (overrides.time_zone, table.report_time_zone.as_deref()) {
             (None, Some(name)) => {
@@ -262,7 +272,6 @@ fn warehouse(mut table: WarehouseTable, overrides: &mut Overrides) -> Result<War
         },
         extension_directory: table.extension_directory,
     };
-    check_publish(&warehouse)?;
     if warehouse.full_text_search && !warehouse.paths.contains_key(&WarehouseKind::DuckDb) {
         let problem = "it is an index in the DuckDB file, and no [warehouse] duckdb is set";
         return Err(invalid("[warehouse] full_text_search", problem));
@@ -279,19 +288,6 @@ fn check_memory_limit(warehouse: &WarehouseSettings, memory_limit_mb: u64) -> Re
     let problem =
         format!("{memory_limit_mb} is less than {least_mb}: each warehouse needs at least {MEMORY_LIMIT_MB_MIN}");
     Err(invalid("[warehouse] memory_limit_mb", problem))
-}
-
-/// Checks that the copy for readers has an original, and is not the original itself.
-fn check_publish(warehouse: &WarehouseSettings) -> Result<(), ConfigError> {
-    let Some(copy) = &warehouse.publish else { return Ok(()) };
-    let setting = "[warehouse] publish";
-    let Some(original) = warehouse.paths.get(&WarehouseKind::DuckDb) else {
-        return Err(invalid(setting, "it is a copy of the DuckDB file, and no [warehouse] duckdb is set"));
-    };
-    if std::path::absolute(copy).ok() == std::path::absolute(original).ok() {
-        return Err(invalid(setting, format!("'{}' is the warehouse itself", copy.display())));
-    }
-    Ok(())
 }
 
 /// Refuses `--survey` if `--stream` is given too and none of its streams has a survey filter.

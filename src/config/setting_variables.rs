@@ -113,6 +113,7 @@ impl SettingVariables {
 /// Groups of keys of which at most one can be set.
 const ALTERNATIVES: &[&[&str]] = &[
     &["api_key_file", "api_key_command"],
+    &["publish_key_file", "publish_key_command"],
     &["token_file", "token_command"],
     &["status_token_file", "status_token_command"],
     &["url", "url_file", "url_env"],
@@ -151,11 +152,8 @@ fn toml_value(key: &SettingKey, text: &str) -> Result<toml::Value, String> {
     Ok(match key.value_type {
         ValueType::Text => text.into(),
         ValueType::PathOrNone if text == "none" => text.into(),
-        ValueType::Path | ValueType::PathOrNone => {
-            // As on the command line, the path is relative to the working folder, not to the configuration file.
-            let path = std::path::absolute(expand_tilde(PathBuf::from(text))?).map_err(|error| error.to_string())?;
-            path.to_string_lossy().into_owned().into()
-        }
+        ValueType::PathOrTable if text.starts_with('{') => table_with_paths(text)?,
+        ValueType::Path | ValueType::PathOrNone | ValueType::PathOrTable => absolute_path(text)?.into(),
         ValueType::Whole => {
             let number: Option<i64> = text.parse().ok().filter(|number| *number >= 0);
             number.ok_or_else(|| format!("'{text}' is not a whole number of 0 or more"))?.into()
@@ -171,6 +169,24 @@ fn toml_value(key: &SettingKey, text: &str) -> Result<toml::Value, String> {
         },
         ValueType::List => list(text)?,
     })
+}
+
+/// Returns the path as on the command line: relative to the working folder, not to the configuration file.
+fn absolute_path(text: &str) -> Result<String, String> {
+    let path = std::path::absolute(expand_tilde(PathBuf::from(text))?).map_err(|error| error.to_string())?;
+    Ok(path.to_string_lossy().into_owned())
+}
+
+/// Parses an inline table of TOML, whose texts are paths.
+fn table_with_paths(text: &str) -> Result<toml::Value, String> {
+    let parsed: Result<toml::Table, _> = format!("value = {text}").parse();
+    let value = parsed.ok().and_then(|mut table| table.remove("value"));
+    let Some(toml::Value::Table(table)) = value else { return Err(format!("'{text}' is not a table of TOML")) };
+    let absolute = |(key, value)| match value {
+        toml::Value::String(path) => absolute_path(&path).map(|path| (key, path.into())),
+        value => Ok((key, value)),
+    };
+    table.into_iter().map(absolute).collect::<Result<toml::Table, String>>().map(Into::into)
 }
 
 /// Parses `a, b`, or a TOML list: `["a", "b"]`.

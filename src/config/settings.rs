@@ -14,6 +14,7 @@ use super::{
     find::{CONFIG_FILE_NAME, SYSTEM_FILE},
     notify::NotifySettings,
     paths::ArchiveChoice,
+    publish::PublishSettings,
     recordings::RecordingsSettings,
     secret::{SecretSource, read_secret},
     serve::ServeSettings,
@@ -184,8 +185,8 @@ pub struct WarehouseSettings {
     pub memory_limit_bytes: u64,
     /// How long a run waits for a warehouse that another process has locked.
     pub lock_wait: Duration,
-    /// The copy of the DuckDB file for readers, written at the end of each run that changed the file.
-    pub publish: Option<PathBuf>,
+    /// The copies for readers, brought up to date at the end of each run that changed a warehouse.
+    pub publish: PublishSettings,
     /// True if the DuckDB file has a full-text index for `search_answers`.
     pub full_text_search: bool,
     /// The time zone of days in views and reports; `None` if none is configured: UTC, or that of an existing file that

@@ -10,6 +10,7 @@ use super::{
     lines::FileLines,
     notify::NotifyTable,
     paths::{ArchiveChoice, STATE_PATH},
+    publish::{KEY_VARIABLE, PublishValue},
     recordings::RecordingsTable,
     serve::ServeTable,
     settings::EXAMPLE_URL,
@@ -88,7 +89,16 @@ table! {
         lock_wait_secs: u64 = 60, in 0..=DAY_SECS;
         "A read-only copy of the DuckDB file, replaced atomically at the end of each run that changed the file. Readers of the copy and runs"
         "never wait for each other, and query, report and diff read the copy while a run has the file. Only this user can read the first copy; later copies keep the mode, owner and group of the previous one."
-        publish: Option<PathBuf> => example("analytics.duckdb");
+        "As a table: copies without personal data. Ids become pseudonyms, which join; what else may name a person is NULL. The table may have"
+        "without, a list of further columns or open_texts, and pseudonyms; false drops the ids."
+        publish: Option<PublishValue> => example("analytics.duckdb")
+            .below(r#"publish = { path = "analysts.duckdb", parquet = "analysts-parquet" }"#);
+        "The environment variable with the key of pseudonyms: 16 characters or more. Another key gives other pseudonyms."
+        publish_key_env: String = KEY_VARIABLE.into();
+        "A file that contains only the key of pseudonyms, instead of the variable."
+        publish_key_file: Option<PathBuf> => example("/run/secrets/studysync-publish");
+        "A command line for /bin/sh that prints the key of pseudonyms, instead of the variable."
+        publish_key_command: Option<String> => example("vault kv get -field=publish secret/studysync");
         "A full-text index in the DuckDB file for search_answers. DuckDB's extension fts must be installed: nothing is downloaded. A run that"
         "changed answers rebuilds the index, which takes about 13 seconds for a million responses."
         full_text_search: bool = false;

@@ -402,8 +402,8 @@ fn no_two_keys_share_a_variable() {
 
 #[test]
 fn a_tilde_is_expanded_in_every_path_of_the_file() {
-    let of_paths = keys().filter(|key| matches!(key.value_type, ValueType::Path | ValueType::PathOrNone));
-    for key in of_paths {
+    let is_path = |kind| matches!(kind, ValueType::Path | ValueType::PathOrNone | ValueType::PathOrTable);
+    for key in keys().filter(|key| is_path(key.value_type)) {
         let error = settings(&format!("[{}]\n{} = \"~nobody/x\"\n", key.table, key.name)).unwrap_err();
         // The home folder of another user is refused, with the name of the setting.
         assert!(error.contains(&key.label()), "{}: {error}", key.label());

@@ -5,6 +5,7 @@
 //! [`scan`] compares a scan with the stored rows and writes the differences. [`tables`] reads and writes rows that are
 //! not records of a scan, such as the ledger and webhook events. [`persons`] finds and removes people.
 
+mod analyst_copy;
 #[cfg(test)]
 mod conformance;
 mod contract;
@@ -24,6 +25,7 @@ mod store;
 mod tables;
 mod warehouse;
 
+pub use analyst_copy::{AnalystCopy, CopyContent, PseudonymKey, Pseudonyms, ReaderCopy};
 use engine::ENGINE_BYTES_MIN;
 pub use engine::{EngineOptions, StartedEngine};
 pub use error::LoadError;

@@ -6,7 +6,7 @@ use ::duckdb::Connection;
 
 use super::{
     ENGINE_BYTES_MIN, EngineOptions, FullTextSearch, Identity, LoadError, LockPatience, ParquetOptions, PartitionBy,
-    StartedEngine, Warehouse,
+    ReaderCopy, StartedEngine, Warehouse,
     parquet_views::{PARQUET_CATALOG, ParquetViews},
     replace,
     store::{
@@ -32,8 +32,8 @@ pub struct Place {
 /// The options of all kinds of warehouses. A kind ignores those of other kinds.
 #[derive(Clone, Debug, Default)]
 pub struct WarehouseOptions {
-    /// The path of DuckDB's read-only copy for readers; `None` for no copy.
-    pub copy: Option<PathBuf>,
+    /// The copy for readers; `None` for no copy.
+    pub copy: Option<ReaderCopy>,
     /// The settings of DuckDB's search index.
     pub search: FullTextSearch,
     pub partition_by: PartitionBy,
@@ -76,24 +76,28 @@ impl Place {
         match self.kind {
             WarehouseKind::DuckDb => [&self.path]
                 .into_iter()
-                .chain(&self.options.copy)
+                .chain(self.options.copy.as_ref().map(|copy| &copy.path))
                 .map(|file| files::folder_of(file).to_owned())
                 .collect(),
-            WarehouseKind::Parquet => parquet::folders(&self.path),
+            WarehouseKind::Parquet => {
+                let copy = self.options.copy.as_ref().map(|copy| copy.path.clone());
+                parquet::folders(&self.path).into_iter().chain(copy).collect()
+            }
         }
     }
 
     /// Returns all files that may contain texts of the warehouse, in groups with names.
     pub fn files(&self) -> Result<Vec<(&'static str, Vec<PathBuf>)>, FileError> {
-        let (own, copy) = match self.kind {
-            WarehouseKind::DuckDb => (files::files_beside(&self.path)?, self.options.copy.as_ref()),
-            WarehouseKind::Parquet => (files::files_below(&self.path)?, None),
+        let copy = self.options.copy.as_ref().map(|copy| copy.path.as_path());
+        let (own, copied) = match self.kind {
+            WarehouseKind::DuckDb => {
+                (files::files_beside(&self.path)?, copy.map(|copy| Ok(("publish", files::files_beside(copy)?))))
+            }
+            WarehouseKind::Parquet => {
+                (files::files_below(&self.path)?, copy.map(|copy| Ok(("publish parquet", files::files_below(copy)?))))
+            }
         };
-        let mut all = vec![(self.name(), own)];
-        if let Some(copy) = copy {
-            all.push(("publish", files::files_beside(copy)?));
-        }
-        Ok(all)
+        std::iter::once(Ok((self.name(), own))).chain(copied).collect()
     }
 
     /// Returns the least memory in bytes that the store can work with.
@@ -162,7 +166,8 @@ impl Place {
             }
             WarehouseKind::Parquet => {
                 let options = self.parquet_options(opening);
-                Ok(Box::new(ParquetStore::open(path, identity, &options, patience, failpoints)?))
+                let store = ParquetStore::open(path, identity, &options, patience, failpoints)?;
+                Ok(Box::new(store.with_copy(self.options.copy.clone())))
             }
         }
     }

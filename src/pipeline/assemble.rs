@@ -7,10 +7,13 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     archive::{Archive, ArchiveSettings},
     clock::Clock,
-    config::{ArchiveChoice, AuthChoice, NetworkVariables, Settings, WarehouseSettings, network_variables},
+    config::{
+        ArchiveChoice, AuthChoice, ConfigError, NetworkVariables, Settings, WarehouseSettings, network_variables,
+    },
     load::{
-        ErasureRecord, FullTextSearch, Identity, LoadError, LockPatience, Opening, PartitionBy, Place, Reader,
-        ReaderLimits, StartedEngine, Warehouse, WarehouseOptions, clear_built_file,
+        AnalystCopy, CopyContent, ErasureRecord, FullTextSearch, Identity, LoadError, LockPatience, Opening,
+        PartitionBy, Place, PseudonymKey, Pseudonyms, Reader, ReaderCopy, ReaderLimits, StartedEngine, Warehouse,
+        WarehouseOptions, clear_built_file,
     },
     model::{Failpoints, Rng, WarehouseKind, WarehousePaths},
     person::{Suppression, SuppressionError, SuppressionList},
@@ -118,13 +121,46 @@ pub(super) fn lock_patience(settings: &Settings, stop: &CancellationToken) -> Lo
     LockPatience { wait: settings.deadline.map_or(wait, |deadline| wait.min(deadline)), stop: stop.clone() }
 }
 
-/// Returns the locations of the warehouses of the settings.
+/// Returns the locations of the warehouses of the settings. They are not for writing copies without personal data:
+/// [`places_to_write`] reads the key of those.
 pub fn places(settings: &WarehouseSettings) -> Vec<Place> {
     let partition_by = if settings.parquet_by_day { PartitionBy::Day } else { PartitionBy::Month };
-    let options = WarehouseOptions { copy: settings.publish.clone(), search: full_text_search(settings), partition_by };
-    let place =
-        |(kind, path): (&WarehouseKind, &PathBuf)| Place { kind: *kind, path: path.clone(), options: options.clone() };
+    let content = if settings.publish.analysts.is_some() { CopyContent::NotRead } else { CopyContent::Complete };
+    let place = |(kind, path): (&WarehouseKind, &PathBuf)| {
+        let copy = settings.publish.paths.get(kind);
+        let copy = copy.map(|path| ReaderCopy { path: path.clone(), content: content.clone() });
+        let options = WarehouseOptions { copy, search: full_text_search(settings), partition_by };
+        Place { kind: *kind, path: path.clone(), options }
+    };
     settings.paths.iter().map(place).collect()
+}
+
+/// Returns the locations of the warehouses of the settings, to open them for writing.
+///
+/// # Errors
+/// The key of pseudonyms cannot be read, or `without` has an unknown name.
+fn places_to_write(settings: &WarehouseSettings) -> Result<Vec<Place>, PipelineError> {
+    let mut places = places(settings);
+    if let Some(rules) = analyst_copy(settings)? {
+        for copy in places.iter_mut().filter_map(|place| place.options.copy.as_mut()) {
+            copy.content = CopyContent::Analysts(rules.clone());
+        }
+    }
+    Ok(places)
+}
+
+/// Returns the rules of copies without personal data; `None` if the settings have no such copy.
+///
+/// # Errors
+/// The key of pseudonyms cannot be read, or `without` has an unknown name.
+pub fn analyst_copy(settings: &WarehouseSettings) -> Result<Option<AnalystCopy>, PipelineError> {
+    let Some(analysts) = &settings.publish.analysts else { return Ok(None) };
+    let pseudonyms = match analysts.has_pseudonyms {
+        true => Pseudonyms::Keyed(PseudonymKey::new(analysts.key()?.expose())),
+        false => Pseudonyms::Off,
+    };
+    let invalid = |problem| ConfigError::Invalid { setting: "[warehouse] publish: without".to_owned(), problem };
+    Ok(Some(AnalystCopy::new(&analysts.without, pseudonyms).map_err(invalid)?))
 }
 
 /// Returns the folders in which a run creates files of the warehouses and of the copy for readers. Some may be missing.
@@ -171,7 +207,7 @@ pub(super) fn open_all(
 ) -> Result<Vec<Warehouse>, PipelineError> {
     settings.require_warehouse()?;
     let open = |place: Place| place.open(opening, started.take()).map_err(failed(place.name()));
-    let mut warehouses = places(&settings.warehouse).into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let mut warehouses = places_to_write(&settings.warehouse)?.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let list = SuppressionList::path_in(&settings.erasures_folder());
     // Most installations have no list, because they never erased anybody.
     if !list.try_exists().unwrap_or(true) {

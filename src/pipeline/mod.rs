@@ -29,8 +29,8 @@ mod threads;
 mod verify;
 
 pub use assemble::{
-    System, archive, clear_leftovers, full_text_search, identity, open_warehouses, places, proxies, source_settings,
-    warehouse_folders,
+    System, analyst_copy, archive, clear_leftovers, full_text_search, identity, open_warehouses, places, proxies,
+    source_settings, warehouse_folders,
 };
 pub use drift::{DriftReport, Frozen, drift_lines};
 pub use error::{Failure, PipelineError, SurveyNames, UnknownSurveys, chain};

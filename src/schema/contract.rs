@@ -117,6 +117,9 @@ pub struct Column {
     /// attribute has a name for mail addresses, such as `email`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub named_by: Option<String>,
+    /// What a copy for analysts has in this column; `None` if it follows from `personal` and `identifies`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub analyst_copy: Option<AnalystValue>,
     /// The meaning of the column, for analysts.
     pub comment: String,
 }
@@ -134,6 +137,16 @@ impl Column {
     /// contain the fields without a column.
     pub fn is_hashed(&self) -> bool {
         self.origin == Origin::Wire || self.column_type == ColumnType::Json
+    }
+
+    /// Returns what a copy without personal data has in this column.
+    pub fn analyst_value(&self) -> AnalystValue {
+        let is_id = self.column_type != ColumnType::Json && self.named_by.is_none();
+        self.analyst_copy.unwrap_or(match (self.personal, self.identifies) {
+            (Personal::None, _) => AnalystValue::Keep,
+            (Personal::Pseudonym, _) | (_, Some(Identifies::Identifier(_))) if is_id => AnalystValue::Pseudonym,
+            _ => AnalystValue::Drop,
+        })
     }
 }
 
@@ -179,6 +192,20 @@ pub enum Personal {
     Possible,
     /// Data that names a person.
     Direct,
+}
+
+/// What a copy without personal data has in a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AnalystValue {
+    /// The value as it is.
+    Keep,
+    /// The value as it is, unless the user asks to leave out the texts that people wrote.
+    OpenText,
+    /// A keyed hash of the value, by which tables can be joined.
+    Pseudonym,
+    /// NULL.
+    Drop,
 }
 
 /// What in a column identifies a person.
@@ -257,6 +284,10 @@ pub(super) fn parse(text: &str) -> Result<Table, String> {
         }
         if column.identifies.is_some() && column.personal == Personal::None {
             return Err(format!("{}.{}: a column that identifies a person must be personal", table.name, column.name));
+        }
+        let has_pseudonym = matches!(column.column_type, ColumnType::Text | ColumnType::Bigint);
+        if column.analyst_value() == AnalystValue::Pseudonym && !has_pseudonym {
+            return Err(format!("{}.{}: a pseudonym is a text or an integer", table.name, column.name));
         }
     }
     if table.kind == TableKind::Child && table.parent.is_none() {

@@ -10,7 +10,7 @@ mod parquet_views;
 mod views;
 mod zones;
 
-pub use contract::{Column, ColumnType, Identifies, Origin, Personal, Table, TableKind, partition_stem};
+pub use contract::{AnalystValue, Column, ColumnType, Identifies, Origin, Personal, Table, TableKind, partition_stem};
 pub use ddl::{ANSWER_COMPRESSION, RECORD_COLUMN, ROW_HASH_COLUMN, quote_identifier, quote_text};
 pub use dictionary::Dictionary;
 pub use parquet_views::parquet_views_sql;

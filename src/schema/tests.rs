@@ -31,6 +31,41 @@ fn every_table_has_the_columns_of_the_writing_run() {
 }
 
 #[test]
+fn every_text_column_says_whether_it_is_personal() {
+    for table in tables() {
+        let path = format!("{}/schemas/{}.toml", env!("CARGO_MANIFEST_DIR"), table.name);
+        let contract: toml::Table = std::fs::read_to_string(path).unwrap().parse().unwrap();
+        for column in contract["column"].as_array().unwrap() {
+            let is_text = matches!(column["type"].as_str(), Some("text" | "json"));
+            assert!(!is_text || column.get("personal").is_some(), "{}: {column}", table.name);
+        }
+    }
+}
+
+#[test]
+fn p11_a_copy_for_analysts_keeps_no_identifier() {
+    let names = |value: AnalystValue| {
+        let of_table = |table: &'static Table| table.columns.iter().map(move |column| (table, column));
+        let found = tables().iter().flat_map(of_table).filter(move |(_, column)| column.analyst_value() == value);
+        found.map(|(_, column)| column.name.as_str()).collect::<BTreeSet<_>>()
+    };
+    for table in tables() {
+        for column in table.columns.iter().filter(|column| column.identifies.is_some()) {
+            let value = column.analyst_value();
+            assert!(matches!(value, AnalystValue::Pseudonym | AnalystValue::Drop), "{}.{}", table.name, column.name);
+        }
+    }
+    assert_eq!(
+        names(AnalystValue::OpenText),
+        ["answer_text", "label", "response", "response_text", "transcription"].into()
+    );
+    for dropped in ["raw", "raw_base64", "url", "href", "meta_href", "attributes", "events", "report", "recording_path"]
+    {
+        assert!(names(AnalystValue::Drop).contains(dropped), "{dropped}");
+    }
+}
+
+#[test]
 fn keys_are_not_null_and_children_have_their_parents_key() {
     for table in tables() {
         if table.kind == TableKind::Log || table.kind == TableKind::History {

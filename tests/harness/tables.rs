@@ -34,6 +34,8 @@ pub struct Column {
     pub json: String,
     #[serde(default)]
     pub flag: String,
+    #[serde(default)]
+    pub identifies: String,
 }
 
 /// Returns every contract by the name of its table.

@@ -22,8 +22,8 @@ use storage::Finding;
 
 /// Checks whose failure does not prevent measuring the service profile. A list that fails only leaves its own
 /// behaviours unknown.
-const NOT_NEEDED_BY_PROFILE: [&str; 9] =
-    ["archive", "warehouse", "search", "recordings", "disk", "open files", "serve", "metrics", "notify"];
+const NOT_NEEDED_BY_PROFILE: [&str; 10] =
+    ["archive", "warehouse", "publish", "search", "recordings", "disk", "open files", "serve", "metrics", "notify"];
 
 /// Checks everything that a run needs, with a hint for each failure.
 ///
@@ -124,6 +124,7 @@ pub(super) async fn run(args: CheckArgs, context: Context) -> Result<u8, Command
         findings.add([storage::warehouse(&settings)])?;
     }
     findings.add(storage::disks(&settings))?;
+    findings.add(storage::copies(&settings))?;
     findings.add(storage::recordings(&settings))?;
     findings.add(storage::full_text_search(&settings))?;
     findings.add(service::open_files())?;

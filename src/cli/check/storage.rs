@@ -88,6 +88,27 @@ pub(super) fn recordings(settings: &Settings) -> Option<Finding> {
     Some(writable("recordings", slice::from_ref(path), format!("{} can be written", path.display())))
 }
 
+/// Describes the copies for readers, and checks that the key of pseudonyms can be read. Returns `None` if there is no
+/// copy.
+pub(super) fn copies(settings: &Settings) -> Option<Finding> {
+    let publish = &settings.warehouse.publish;
+    let paths: Vec<String> = publish.paths.values().map(|path| path.display().to_string()).collect();
+    let paths = paths.join(" and ");
+    let what = match &publish.analysts {
+        _ if paths.is_empty() => return None,
+        None => "a complete copy".to_owned(),
+        Some(analysts) if analysts.has_pseudonyms => match analysts.key() {
+            Ok(key) => format!("without personal data; pseudonyms with {key}"),
+            Err(error) => return Some(Finding::error("publish", error)),
+        },
+        Some(_) => "without personal data and without pseudonyms".to_owned(),
+    };
+    Some(match pipeline::analyst_copy(&settings.warehouse) {
+        Ok(_) => Finding::ok("publish", format!("{paths}: {what}")),
+        Err(error) => Finding::error("publish", error),
+    })
+}
+
 /// Checks that DuckDB can build the full-text index. Returns `None` if the index is off.
 pub(super) fn full_text_search(settings: &Settings) -> Option<Finding> {
     let search = pipeline::full_text_search(&settings.warehouse);
@@ -105,7 +126,7 @@ const FREE_MIN_BYTES: u64 = 256 << 20;
 pub(super) fn disks(settings: &Settings) -> Vec<Finding> {
     let warehouse = &settings.warehouse;
     let paths = [&settings.state_path, &settings.archive_root].into_iter();
-    let paths = paths.chain(warehouse.paths.values()).chain(&warehouse.publish);
+    let paths = paths.chain(warehouse.paths.values()).chain(warehouse.publish.paths.values());
     let paths = paths.chain(settings.recordings.is_enabled.then_some(&settings.recordings.path));
     let mut disks: BTreeMap<u64, Disk> = BTreeMap::new();
     for path in paths {
@@ -130,7 +151,8 @@ impl Disk<'_> {
         let folder = self.folder.display();
         // The new copy for readers is written next to the old copy before it replaces the old one, so it needs its own
         // space.
-        let copy = settings.warehouse.publish.as_ref().filter(|copy| self.paths.contains(copy));
+        let copy = settings.warehouse.publish.paths.get(&WarehouseKind::DuckDb);
+        let copy = copy.filter(|copy| self.paths.contains(copy));
         let copied =
             copy.and(settings.warehouse.paths.get(&WarehouseKind::DuckDb)).and_then(|file| file.metadata().ok());
         let needed = FREE_MIN_BYTES + copied.map_or(0, |file| file.len());

@@ -86,7 +86,7 @@ pub(super) fn replay(context: ReplayContext<'_>, archive: &Archive) -> Result<Re
     for archived in scans.iter().filter(|archived| archived.is_unfinished) {
         finish_commit(&mut state, archive, archived, &ledgers)?;
     }
-    if settings.warehouse.publish.is_some() {
+    if !settings.warehouse.publish.paths.is_empty() {
         context.progress.enter("writing the copy for readers");
         for mut destination in open_warehouses(settings, identity)? {
             let name = destination.name();

@@ -73,7 +73,7 @@ impl Run {
         let noted = self.note_untrusted();
         let outcome = outcome.and(noted);
         let recorded = self.record_run(outcome.as_ref().err()).await;
-        if self.session.settings.warehouse.publish.is_some() {
+        if !self.session.settings.warehouse.publish.paths.is_empty() {
             self.context.progress.enter("writing the copy for readers");
         }
         let exported = self.export_reader_copies().await;

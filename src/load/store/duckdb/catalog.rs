@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, path::Path};
 use uuid::Uuid;
 
 use super::{
-    names::{CATALOG, META_TABLE, qualified},
+    names::{CATALOG, META_TABLE, RULES_KEY, qualified},
     search_state::{CURRENT_KEY, IndexState, is_readable, mark_old_sql},
     transaction::in_transaction,
     views,
@@ -41,6 +41,10 @@ pub(super) fn make_ready(
         return Err(LoadError::NotOurs { path: path.to_owned(), why });
     }
     let meta = read_meta(engine)?;
+    if meta.contains_key(RULES_KEY) {
+        let why = "it is a copy without personal data".into();
+        return Err(LoadError::NotOurs { path: path.to_owned(), why });
+    }
     match check_meta(&meta, path, identity) {
         Err(LoadError::OtherIdentity { .. }) if !has_service_rows(engine)? => {
             rebind_empty_file(engine, path, identity)?
@@ -163,6 +167,12 @@ fn create_missing_sql(
 /// Creates all tables, views and the metadata in one transaction. After a kill before the commit, the file is empty,
 /// and the next open creates all of them again.
 fn create(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadError> {
+    let statements = create_sql(identity);
+    in_transaction(engine, path, "create the tables", || in_the_file(engine, &statements.join(";\n")))
+}
+
+/// Returns the statements that create all tables, views and the metadata in an empty file.
+pub(super) fn create_sql(identity: &Identity) -> Vec<String> {
     let mut statements: Vec<String> = schema::tables().iter().map(Table::create_sql).collect();
     statements.extend(schema::tables().iter().flat_map(Table::comment_sql));
     statements.push(format!(
@@ -175,7 +185,7 @@ fn create(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadE
         Uuid::new_v4()
     ));
     statements.extend(views::create_all(META_TABLE));
-    in_transaction(engine, path, "create the tables", || in_the_file(engine, &statements.join(";\n")))
+    statements
 }
 
 /// Runs statements that name the tables of the file without its catalog. Resets the default catalog afterwards, also

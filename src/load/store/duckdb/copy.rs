@@ -63,10 +63,21 @@ pub(super) fn make(engine: &Engine, original: &Path, copy: &Path) -> Result<(), 
         fs::remove_file(&unfinished).ok();
     }
     made.map_err(LoadError::io("write", &unfinished))?;
+    put_in_place(engine, &unfinished, copy)
+}
+
+/// Replaces the copy by a complete and durable file.
+pub(super) fn put_in_place(engine: &Engine, unfinished: &Path, copy: &Path) -> Result<(), LoadError> {
     engine.hit(DurableStep::DuckDbCopied, copy)?;
     // A session may have written to the earlier copy. The commit log of that copy does not fit the new copy.
     file::remove(&file::commit_log(copy))?;
-    file::replace(&unfinished, copy)
+    file::replace(unfinished, copy)
+}
+
+/// Makes a file read-only and durable. The next copy would lose everything that somebody writes to this copy.
+pub(super) fn make_read_only(file: &File) -> io::Result<()> {
+    file.set_permissions(Permissions::from_mode(READ_ONLY))?;
+    file.sync_all()
 }
 
 /// Copies the bytes of the original to `unfinished`. Gives the copy the original's modification time, and makes it
@@ -79,7 +90,5 @@ fn write(original: &Path, unfinished: &Path) -> io::Result<()> {
     fs::copy(original, unfinished)?;
     let file = File::options().write(true).open(unfinished)?;
     file.set_times(FileTimes::new().set_modified(metadata.modified()?))?;
-    // Read-only, because the next copy would lose everything that somebody writes to this copy.
-    file.set_permissions(Permissions::from_mode(READ_ONLY))?;
-    file.sync_all()
+    make_read_only(&file)
 }

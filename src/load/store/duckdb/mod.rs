@@ -3,6 +3,7 @@
 //! The file is attached to an in-memory engine when it is needed, and detached by [`Store::publish`]. DuckDB locks a
 //! file that is open for writing, so other processes cannot open it. While the file is detached, analysts can read it.
 
+mod analyst_file;
 mod catalog;
 mod claims;
 mod copy;
@@ -37,7 +38,7 @@ use super::{Filter, ForeignTable, Store, TableChange, Take, visit_batches};
 use crate::{
     files,
     load::{
-        FullTextSearch, Identity, LoadError, LockPatience,
+        FullTextSearch, Identity, LoadError, LockPatience, ReaderCopy,
         engine::{Engine, EngineOptions, StartedEngine, Visit},
     },
     model::Failpoints,
@@ -52,8 +53,8 @@ const VACUUMED_GROUPS_MAX: u32 = 8;
 pub(in crate::load) struct DuckDbStore {
     engine: Engine,
     path: PathBuf,
-    /// Path of the copy for readers, which is made when a run ends; `None` for no copy.
-    copy: Option<PathBuf>,
+    /// The copy for readers, which is made when a run ends; `None` for no copy.
+    copy: Option<ReaderCopy>,
     /// Settings of the search index.
     search: FullTextSearch,
     /// State of the search index, read when the file is attached and updated by every change.
@@ -93,8 +94,8 @@ pub(in crate::load) struct DuckDbOptions<'p> {
     pub patience: LockPatience,
     /// The failpoints before durable steps.
     pub failpoints: Failpoints,
-    /// Path of the copy for readers, which is made when a run ends; `None` for no copy.
-    pub copy: Option<PathBuf>,
+    /// The copy for readers, which is made when a run ends; `None` for no copy.
+    pub copy: Option<ReaderCopy>,
     /// Settings of the search index.
     pub search: FullTextSearch,
 }
@@ -279,7 +280,7 @@ impl DuckDbStore {
     /// Detaches the file.
     fn check_copy(&mut self) -> Result<(), LoadError> {
         self.publish()?;
-        self.copy.as_deref().map_or(Ok(()), |copy| copy::check_target(&self.engine, copy, &self.identity))
+        self.copy.as_ref().map_or(Ok(()), |copy| copy::check_target(&self.engine, &copy.path, &self.identity))
     }
 
     /// Makes a checkpoint. Attaches the file if needed, and leaves it attached.
@@ -307,7 +308,7 @@ impl Store for DuckDbStore {
     /// The copy is emptied first: a rebind that is killed in between can be run again.
     fn rebind(&mut self, identity: &Identity) -> Result<(), LoadError> {
         self.check_copy()?;
-        self.copy.as_deref().map_or(Ok(()), rewrite::empty_copy)?;
+        self.copy.as_ref().map_or(Ok(()), |copy| rewrite::empty_copy(&copy.path))?;
         self.attach()?;
         catalog::bind(&self.engine, &self.path, identity)?;
         self.identity = identity.clone();
@@ -426,16 +427,27 @@ impl Store for DuckDbStore {
     fn export_reader_copy(&mut self) -> Result<(), LoadError> {
         self.update_index()?;
         let Some(copy) = self.copy.clone() else { return Ok(()) };
-        if copy::is_current(&self.path, &copy) {
+        let (path, rules) = (&copy.path, copy.rules()?);
+        if rules.is_none() && copy::is_current(&self.path, path) {
             return Ok(());
         }
         self.check_copy()?;
+        let is_current = |rules| analyst_file::is_current(&self.engine, [&self.path, path], rules, &self.identity);
+        if rules.map_or(Ok(false), is_current)? {
+            return Ok(());
+        }
         self.checkpoint()?;
-        let made = copy::make(&self.engine, &self.path, &copy);
+        let made = match rules {
+            None => copy::make(&self.engine, &self.path, path),
+            Some(rules) => {
+                self.with_enough_memory(|store| analyst_file::write(&store.engine, path, rules, &store.identity))
+            }
+        };
         // The file is detached also if copying failed. Copying has dropped the lock already: DuckDB's locks belong to
         // the process, and closing any handle of the file drops them.
         self.detach().and(made)?;
-        tracing::info!(path = %copy.display(), "the copy for readers is replaced");
+        rules.map_or(Ok(()), |_| analyst_file::replace(&self.engine, &self.path, path))?;
+        tracing::info!(path = %path.display(), "the copy for readers is replaced");
         Ok(())
     }
 
@@ -448,11 +460,8 @@ impl Store for DuckDbStore {
         self.with_enough_memory(|store| rewrite::write(&store.engine, &store.path))?;
         self.detach()?;
         rewrite::replace_old_file(&self.engine, &self.path)?;
-        if let Some(copy) = &self.copy {
-            // The copy contains the removed rows. The end of the run makes a new copy.
-            rewrite::empty_copy(copy)?;
-        }
-        Ok(())
+        // The copy contains the removed rows. The end of the run makes a new copy.
+        self.copy.as_ref().map_or(Ok(()), |copy| rewrite::empty_copy(&copy.path))
     }
 
     /// Also fails if the file at the path of the copy is not a copy of this warehouse, because the purge empties the

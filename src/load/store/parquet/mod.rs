@@ -14,9 +14,10 @@
 //! commit);
 //! [`rows_reader`] and [`removed_keys`] (selecting rows), [`partition_cache`] and [`read`];
 //! [`merge`], [`runs`], [`partition_merge`], [`publish`] and [`parallel`]; [`inventory`] (the list of files);
-//! [`store`];
+//! [`store`]; [`analyst_folder`] (the copy without personal data);
 //! [`disk`] (the durable steps on the file system).
 
+mod analyst_folder;
 mod chunk;
 mod disk;
 mod inventory;

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::{
+    analyst_folder::{CopyFolder, CopyWriter},
     disk::Disk,
     inventory,
     open_part::{OpenPart, WriteContext},
@@ -16,7 +17,7 @@ use super::{
 };
 use crate::{
     load::{
-        Identity, LoadError, LockPatience,
+        Identity, LoadError, LockPatience, ReaderCopy,
         contract::contract,
         store::{Filter, ForeignTable, Store, TableChange, Take},
     },
@@ -56,6 +57,8 @@ pub(in crate::load) struct ParquetStore {
     pub(super) disk: Disk,
     identity: Identity,
     options: ParquetOptions,
+    /// The copy for readers, which is made when a run ends; `None` for no copy.
+    copy: Option<ReaderCopy>,
     pub(super) limits: Limits,
     access: Access,
     /// The files that readers see.
@@ -141,6 +144,7 @@ impl ParquetStore {
             disk,
             identity: identity.clone(),
             options: options.clone(),
+            copy: None,
             access,
             tree,
             cache: PartitionCache::new(limits.cached_rows_max),
@@ -150,6 +154,30 @@ impl ParquetStore {
             next_number: 1,
             is_stale: true,
         })
+    }
+
+    /// Returns this store with a copy for readers.
+    pub fn with_copy(self, copy: Option<ReaderCopy>) -> Self {
+        Self { copy, ..self }
+    }
+
+    /// Returns the folder of the copy for readers; `None` if there is no copy.
+    fn copy_folder(&self) -> Option<CopyFolder<'_>> {
+        let path = &self.copy.as_ref()?.path;
+        Some(CopyFolder { path, identity: &self.identity, disk: &self.disk })
+    }
+
+    /// Brings the copy for readers up to date with the published files.
+    fn update_copy(&mut self) -> Result<(), LoadError> {
+        let (Some(copy), Some(folder)) = (&self.copy, self.copy_folder()) else { return Ok(()) };
+        // There is no complete copy of a folder.
+        let Some(rules) = copy.rules()? else { return Ok(()) };
+        let ParquetOptions { memory_limit_bytes, threads, .. } = self.options;
+        let copied = CopyWriter::new(folder, rules).update(&self.root, &self.tree, memory_limit_bytes, threads)?;
+        if copied > 0 {
+            tracing::info!(path = %copy.path.display(), files = copied, "the copy for readers is replaced");
+        }
+        Ok(())
     }
 
     /// Returns an error if the store was opened to compare.
@@ -287,9 +315,13 @@ impl ParquetStore {
 impl Store for ParquetStore {
     fn rebind(&mut self, identity: &Identity) -> Result<(), LoadError> {
         self.require_writable()?;
+        if let Some(copy) = self.copy_folder() {
+            copy.check()?;
+        }
         self.root.rebind(identity, &self.disk)?;
         self.identity = identity.clone();
-        Ok(())
+        // A missing copy has no owner yet.
+        self.copy_folder().filter(|copy| copy.path.exists()).map_or(Ok(()), |copy| copy.write_owner())
     }
 
     /// Reads the rows of the files of tables, of waiting parts and of the open transaction. Reads the folder again
@@ -369,7 +401,18 @@ impl Store for ParquetStore {
         // Publish rewrites the partitions from which rows are removed. It also removes the parts, which contain the
         // keys of these rows and may contain rows that a later part removes.
         self.publish()?;
-        self.run_step(|this| this.root.clear_scratch(&this.disk))
+        self.run_step(|this| this.root.clear_scratch(&this.disk))?;
+        self.update_copy()
+    }
+
+    /// Also fails if the folder of the copy is no copy of this warehouse, because the purge changes the copy.
+    fn require_purgeable(&mut self) -> Result<(), LoadError> {
+        self.copy_folder().map_or(Ok(()), |copy| copy.check())
+    }
+
+    fn export_reader_copy(&mut self) -> Result<(), LoadError> {
+        self.publish()?;
+        self.update_copy()
     }
 
     fn foreign_tables(&mut self) -> Result<Vec<ForeignTable>, LoadError> {

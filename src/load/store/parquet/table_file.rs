@@ -10,14 +10,14 @@ use std::{
     sync::Arc,
 };
 
-use arrow::{array::RecordBatch, error::ArrowError};
+use arrow::{array::RecordBatch, datatypes::SchemaRef, error::ArrowError};
 use parquet::{
     arrow::{ArrowWriter, arrow_writer::ArrowWriterOptions},
     basic::{Compression, ZstdLevel},
     errors::ParquetError,
     file::{
         metadata::KeyValue,
-        properties::{EnabledStatistics, WriterProperties},
+        properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder},
     },
     schema::types::ColumnPath,
 };
@@ -28,6 +28,8 @@ use crate::{
     schema::{Column, Table},
 };
 
+/// Key in the footer of a file of a copy without personal data: the fingerprint of the rules by which it was made.
+pub(super) const RULES_KEY: &str = "studysync.analyst_copy";
 /// Rows of a row group. Engines process one row group at a time.
 const ROW_GROUP_ROWS: usize = 122_880;
 /// Largest number of rows of a page. A reader keeps one page of each column in memory, and skips pages without picked
@@ -94,22 +96,46 @@ pub(super) struct TableFile {
 impl TableFile {
     /// Begins a file with the columns of the table. A file that exists at the path is overwritten.
     pub(super) fn create(table: &Table, path: &Path, notes: &Notes<'_>) -> Result<Self, LoadError> {
+        let properties = properties()?
+            .set_sorting_columns(Some(sorting_columns(table)))
+            .set_key_value_metadata(Some(notes.key_values(table)));
+        Self::create_as(table, path, &table.parquet_schema(), properties.build())
+    }
+
+    /// Begins a file of the copy without personal data, with these columns. `fingerprint` is that of the rules. Its
+    /// rows are in no order, because pseudonyms replace some of the values by which the original is sorted.
+    pub(super) fn create_copy(
+        table: &Table,
+        path: &Path,
+        schema: &SchemaRef,
+        fingerprint: &str,
+    ) -> Result<Self, LoadError> {
+        let note = |key: &str, value: &str| KeyValue::new(key.to_owned(), value.to_owned());
+        let notes = vec![note("studysync.table", &table.name), note(RULES_KEY, fingerprint)];
+        Self::create_as(table, path, schema, properties()?.set_key_value_metadata(Some(notes)).build())
+    }
+
+    fn create_as(
+        table: &Table,
+        path: &Path,
+        schema: &SchemaRef,
+        properties: WriterProperties,
+    ) -> Result<Self, LoadError> {
         let file = File::create(path).map_err(LoadError::io("create", path))?;
         let file = BufWriter::with_capacity(WRITE_BUFFER_BYTES, file);
-        let options = ArrowWriterOptions::new().with_properties(properties(table, notes)?);
-        let schema = table.parquet_schema();
-        let copy = |(column, of): (usize, &Column)| {
-            let source = schema.index_of(of.copy_of.as_deref()?).ok()?;
-            Some(CopiedColumn { column, source })
+        let options = ArrowWriterOptions::new().with_properties(properties);
+        let copy = |column: &Column| {
+            let source = schema.index_of(column.copy_of.as_deref()?).ok()?;
+            Some(CopiedColumn { column: schema.index_of(&column.name).ok()?, source })
         };
-        let copies = table.columns.iter().enumerate().filter_map(copy).collect();
-        let writer = ArrowWriter::try_new_with_options(file, schema, options);
+        let copies = table.columns.iter().filter_map(copy).collect();
+        let writer = ArrowWriter::try_new_with_options(file, SchemaRef::clone(schema), options);
         let writer = writer.map_err(|error| write_error(path, error))?;
         Ok(Self { writer, copies, path: path.to_owned(), rows: 0 })
     }
 
-    /// Adds a chunk of rows with the schema [`Table::parquet_schema`]. Chunks end where [`super::chunk`] says, because
-    /// the ends of pages depend on them.
+    /// Adds a chunk of rows with the schema of the file, which is [`Table::parquet_schema`] in a warehouse. Chunks end
+    /// where [`super::chunk`] says, because the ends of pages depend on them.
     pub(super) fn write(&mut self, chunk: &RecordBatch) -> Result<(), LoadError> {
         debug_assert!(chunk.num_rows() <= CHUNK_ROWS);
         self.rows += chunk.num_rows() as u64;
@@ -156,9 +182,9 @@ fn zstd() -> Result<Compression, LoadError> {
     Ok(Compression::ZSTD(level))
 }
 
-fn properties(table: &Table, notes: &Notes<'_>) -> Result<WriterProperties, LoadError> {
+fn properties() -> Result<WriterPropertiesBuilder, LoadError> {
     let builder = WriterProperties::builder().set_dictionary_enabled(true);
-    let without_dictionary = |builder: parquet::file::properties::WriterPropertiesBuilder, name: &&str| {
+    let without_dictionary = |builder: WriterPropertiesBuilder, name: &&str| {
         builder.set_column_dictionary_enabled(ColumnPath::from(*name), false)
     };
     Ok(WITHOUT_DICTIONARY
@@ -170,10 +196,7 @@ fn properties(table: &Table, notes: &Notes<'_>) -> Result<WriterProperties, Load
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
         .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
-        .set_created_by(format!("studysync {}", env!("CARGO_PKG_VERSION")))
-        .set_sorting_columns(Some(sorting_columns(table)))
-        .set_key_value_metadata(Some(notes.key_values(table)))
-        .build())
+        .set_created_by(format!("studysync {}", env!("CARGO_PKG_VERSION"))))
 }
 
 /// Returns a hash of the columns in the contract: names, types and nullability, in order.
