@@ -27,7 +27,7 @@ pub(super) fn on_terminal(place: &Place, arguments: &[&str], columns: usize) -> 
 #[test]
 fn a_terminal_shows_why_a_run_waits() {
     let place = Place::at("http://127.0.0.1:1").without_parquet();
-    let Some(shown) = on_terminal(&place, &["sync", "--deadline", "4s"], 80) else { return };
+    let Some(shown) = on_terminal(&place, &["sync", "--deadline", "10s"], 80) else { return };
     assert!(shown.contains("configuration: studysync.toml"), "{shown}");
     assert!(shown.contains("0s  0%  0 windows  0 rows"), "{shown}");
     assert!(shown.contains("0 rows  backing off (connection refused): waits 1s"), "{shown}");
@@ -41,7 +41,7 @@ fn a_terminal_shows_why_a_run_waits() {
     ] {
         service.control().merge_faults(fault).unwrap();
         let place = Place::new(&service).without_parquet();
-        let shown = on_terminal(&place, &["sync", "--deadline", "5s"], 80).unwrap();
+        let shown = on_terminal(&place, &["sync", "--deadline", "10s"], 80).unwrap();
         assert!(shown.contains(expected), "{expected}: {shown}");
     }
 }

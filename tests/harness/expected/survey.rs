@@ -5,8 +5,9 @@ use crate::harness::{Cell, Row, contract};
 
 /// The rows of one survey record.
 pub fn read(record: &[(String, String)]) -> Entity {
-    let survey = wire_row(contract("surveys"), record);
+    let mut survey = wire_row(contract("surveys"), record);
     let id = survey["id"].clone();
+    survey.insert("survey_id".to_owned(), id.clone());
     let list = |name: &str| {
         let raw = record.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
         raw.and_then(json::items).unwrap_or_default()
