@@ -106,7 +106,7 @@ fn rows(changes: &Changes) -> String {
         }
     }
     if changes.rows.len() > 1 {
-        text.push_str(&lines("all", &changes.total()));
+        text.push_str(&lines("these surveys", &changes.total()));
     }
     text
 }

@@ -92,7 +92,7 @@ table! {
         "As a table: copies without personal data. Ids become pseudonyms, which join; what else may name a person is NULL. The table may have"
         "without, a list of further columns or open_texts, and pseudonyms; false drops the ids."
         publish: Option<PublishValue> => example("analytics.duckdb")
-            .below(r#"publish = { path = "analysts.duckdb", parquet = "analysts-parquet" }"#);
+            .below(r#"publish = { path = "analysts.duckdb" }"#);
         "The environment variable with the key of pseudonyms: 16 characters or more. Another key gives other pseudonyms."
         publish_key_env: String = KEY_VARIABLE.into();
         "A file that contains only the key of pseudonyms, instead of the variable."

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime, Offset as _, TimeZone as _};
+use chrono::{DateTime, Datelike as _, Months, NaiveDate, NaiveDateTime, NaiveTime, Offset as _, TimeZone as _};
 use chrono_tz::Tz;
 
 use super::{DAY_MS, parse_moment};
@@ -102,6 +102,21 @@ impl TimeZone {
         }
     }
 
+    /// Returns the begin of the period before a range, in epoch milliseconds: as many months earlier if the range has
+    /// whole months here, else as many days and hours. `None` if that time cannot be represented.
+    pub fn start_before(self, from_ms: i64, to_ms: i64) -> Option<i64> {
+        let local = |at_ms: i64| DateTime::from_timestamp_millis(self.local_ms(at_ms)).map(|at| at.naive_utc());
+        let (from, to) = (local(from_ms)?, local(to_ms)?);
+        let month = |at: NaiveDateTime| {
+            (at.day() == 1 && at.time() == NaiveTime::MIN).then(|| i64::from(at.year()) * 12 + i64::from(at.month0()))
+        };
+        let start = match month(from).zip(month(to)) {
+            Some((first, end)) => from.checked_sub_months(Months::new(u32::try_from(end - first).ok()?))?,
+            None => from.checked_sub_signed(to - from)?,
+        };
+        Some(self.start_of_local(start.and_utc().timestamp_millis()))
+    }
+
     /// Returns the first moment at which the clock shows `local_ms` or later.
     fn start_of_local(self, local_ms: i64) -> i64 {
         let Some(local) = DateTime::from_timestamp_millis(local_ms).map(|moment| moment.naive_utc()) else {
@@ -157,5 +172,19 @@ mod tests {
         assert_eq!(at(berlin, "2026-03-29T00:00:00Z"), "2026-03-29");
         // On 4 September 2022 the clock of Santiago went from 00:00 to 01:00.
         assert_eq!(at(zone("America/Santiago"), "2022-09-04"), "2022-09-04T04:00:00Z");
+    }
+
+    #[test]
+    fn the_period_before_whole_months_is_whole_months() {
+        let before = |zone: TimeZone, from: &str, to: &str| {
+            let [from_ms, to_ms] = [from, to].map(|text| zone.parse_moment(text, 0).unwrap());
+            super::super::format_ms(zone.start_before(from_ms, to_ms).unwrap())
+        };
+        let berlin = zone("Europe/Berlin");
+        assert_eq!(before(berlin, "2026-10", "2026-11"), "2026-08-31T22:00:00Z", "September");
+        assert_eq!(before(berlin, "2026-04", "2026-07"), "2025-12-31T23:00:00Z", "a quarter");
+        assert_eq!(before(zone("UTC"), "2026-03", "2026-04"), "2026-02-01", "28 days");
+        assert_eq!(before(berlin, "2026-03-30", "2026-03-31"), "2026-03-28T23:00:00Z", "a day of 23 hours");
+        assert_eq!(before(berlin, "2026-10-05", "2026-10-12"), "2026-09-27T22:00:00Z", "a week");
     }
 }

@@ -100,9 +100,9 @@ pub(super) fn read(
     let coverage = coverage::coverage(reader, state, totals.base_url.as_deref(), settings.days)?;
     let read_until_ms = coverage.answers_until_ms.unwrap_or(settings.made_ms);
     let to_ms = settings.answers.to_ms.map_or(read_until_ms, |to_ms| to_ms.min(read_until_ms));
-    let before = AnswerRange { to_ms: settings.answers.to_ms.or(Some(to_ms)), ..settings.answers }.before();
     let time_zone = time_zone(reader);
     let zone: TimeZone = time_zone.parse().unwrap_or_default();
+    let before = AnswerRange { to_ms: settings.answers.to_ms.or(Some(to_ms)), ..settings.answers }.before(zone);
     let from_ms = settings.answers.from_ms.map(|from_ms| zone.local_ms(from_ms));
     let known = AnswerRange { from_ms, to_ms: Some(zone.local_ms(to_ms)) };
     let shown = Shown { report: settings, known, before };

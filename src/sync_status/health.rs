@@ -16,6 +16,7 @@ const NEVER_RAN: &str = "never_ran";
 const DELIVERIES_NOT_STORED: &str = "deliveries_not_stored";
 const DELIVERIES_WAITING: &str = "deliveries_waiting";
 const REPORT_FAILED: &str = "report_failed";
+const WAREHOUSE_MISSING: &str = "warehouse_missing";
 const STATUS_UNREADABLE: &str = "standing_unknown";
 /// The default of the allowed lag: a nightly run that is two hours late.
 pub const MAX_LAG: Duration = Duration::from_secs(26 * 3600);
@@ -42,7 +43,15 @@ impl HealthReason {
 
 /// Returns every code that a reason can have.
 pub fn reason_codes() -> impl Iterator<Item = &'static str> {
-    let others = [BEHIND, NEVER_RAN, DELIVERIES_NOT_STORED, DELIVERIES_WAITING, REPORT_FAILED, STATUS_UNREADABLE];
+    let others = [
+        BEHIND,
+        NEVER_RAN,
+        DELIVERIES_NOT_STORED,
+        DELIVERIES_WAITING,
+        REPORT_FAILED,
+        WAREHOUSE_MISSING,
+        STATUS_UNREADABLE,
+    ];
     RunReason::ALL.into_iter().map(RunReason::name).chain(others)
 }
 
@@ -105,6 +114,7 @@ impl Health {
     /// Derives the health from the status by the rules.
     pub fn new(status: &Status, settings: &Settings, rules: HealthRules) -> Health {
         let mut health = Health::default();
+        health.add_missing_warehouses(status, settings);
         health.add_runs(status, rules);
         health.add_lags(status, settings, rules);
         if let Some(why) = status.serve.as_ref().and_then(|serve| serve.report_error.as_ref()) {
@@ -171,6 +181,17 @@ impl Health {
         let text = format!("the report of the schedule cannot be written: {why}");
         let hint = Some("correct what the message names: serve tries again within five minutes".to_owned());
         self.reasons.push(HealthReason { hint, ..HealthReason::new(REPORT_FAILED, true, text) });
+    }
+
+    /// Adds a reason for each configured warehouse without a file or folder, if runs have filled one before.
+    fn add_missing_warehouses(&mut self, status: &Status, settings: &Settings) {
+        let paths = settings.warehouse.paths.iter().filter(|(_, path)| status.has_succeeded && !path.exists());
+        self.reasons.extend(paths.map(|(kind, path)| {
+            let text = format!("there is no {} warehouse at {}: it is new here, or was lost", kind.name(), path.display());
+            let hint = "run `studysync replay`: it builds the warehouse from the archive, without requests and with the \
+                        earlier versions of answers; a sync builds it with requests";
+            HealthReason { hint: Some(hint.to_owned()), ..HealthReason::new(WAREHOUSE_MISSING, true, text) }
+        }));
     }
 
     /// Adds the newest unresolved failure, and the findings of the last run.

@@ -43,8 +43,15 @@ impl Help {
             self.text.find("Exit codes: ").unwrap_or_else(|| panic!("{} says nothing of exit codes", self.name()));
         let passage = self.text[from..].split("\n\n").next().unwrap().replace('\n', " ");
         let passage = passage.trim_start_matches("Exit codes: ").trim_end_matches('.').to_owned();
-        let code = |part: &str| part.split_once(' ').map(|(code, meaning)| (code.to_owned(), meaning.to_owned()));
-        passage.split("; ").filter_map(code).filter(|(code, _)| code.parse::<u8>().is_ok()).collect()
+        let mut codes: Vec<(String, String)> = Vec::new();
+        for part in passage.split("; ") {
+            match part.split_once(' ').filter(|(code, _)| code.parse::<u8>().is_ok()) {
+                Some((code, meaning)) => codes.push((code.to_owned(), meaning.to_owned())),
+                // A meaning may contain a semicolon.
+                None => codes.last_mut().unwrap().1.push_str(&format!("; {part}")),
+            }
+        }
+        codes
     }
 }
 

@@ -57,7 +57,7 @@ fn diff_prints_what_the_macros_return_as_text_and_json() {
     let text = place.run(&arguments).expect(0).stdout;
     let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
     assert!(widest <= 80, "{widest} columns:\n{text}");
-    assert!(text.starts_with("changes that scans found from 2026-") && text.contains("\nall "), "{text}");
+    assert!(text.starts_with("changes that scans found from 2026-") && text.contains("\nthese surveys "), "{text}");
     assert!(text.contains("    NPS ") && text.contains(" ± ") && text.contains("  status: "), "{text}");
     // The same output from Parquet.
     let parquet = place.run_on_parquet(&arguments).expect(0).stdout;

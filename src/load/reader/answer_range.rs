@@ -4,7 +4,10 @@
 //! query, over the filtered ones. So every figure of a range comes from the SQL of its view. Macros read the filtered
 //! views, because the engine binds the names in a macro within the query that calls it.
 
-use crate::schema::{View, ViewKind, named_in, views, words};
+use crate::{
+    model::TimeZone,
+    schema::{View, ViewKind, named_in, views, words},
+};
 
 /// A range of the times at which answers were given: from `from_ms` to before `to_ms`, epoch milliseconds. `None` is
 /// no limit.
@@ -15,11 +18,11 @@ pub struct AnswerRange {
 }
 
 impl AnswerRange {
-    /// Returns the range of the same length before this one; `None` if this one has no beginning or no end.
-    pub fn before(self) -> Option<AnswerRange> {
-        let (from_ms, to_ms) = self.from_ms.zip(self.to_ms)?;
-        let length_ms = to_ms.checked_sub(from_ms).filter(|length_ms| *length_ms > 0)?;
-        Some(AnswerRange { from_ms: Some(from_ms.checked_sub(length_ms)?), to_ms: Some(from_ms) })
+    /// Returns the range before this one: as many months if this one has whole months of the zone, else as many days
+    /// and hours. `None` if this one has no beginning or no end, or is empty.
+    pub fn before(self, zone: TimeZone) -> Option<AnswerRange> {
+        let (from_ms, to_ms) = self.from_ms.zip(self.to_ms).filter(|(from_ms, to_ms)| from_ms < to_ms)?;
+        Some(AnswerRange { from_ms: Some(zone.start_before(from_ms, to_ms)?), to_ms: Some(from_ms) })
     }
 
     /// Returns the query over the answers in the range. A query that begins with `WITH` must begin with these letters.
@@ -76,6 +79,6 @@ mod tests {
         assert_eq!(range.over("FROM sync_runs"), "FROM sync_runs");
         assert_eq!(AnswerRange::default().over("FROM skips"), "FROM skips");
         assert!(range.over("FROM nps_by_segment('os')").contains("nps_answers AS NOT"), "macros read views");
-        assert_eq!(range.before(), Some(AnswerRange { from_ms: Some(-1), to_ms: Some(1) }));
+        assert_eq!(range.before(TimeZone::default()), Some(AnswerRange { from_ms: Some(-1), to_ms: Some(1) }));
     }
 }

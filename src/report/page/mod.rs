@@ -17,7 +17,10 @@ mod trust;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::{ReportError, ReportSettings, report_data::ReportData};
-use crate::{load::AnswerRange, model::format_ms};
+use crate::{
+    load::AnswerRange,
+    model::{TimeZone, format_ms},
+};
 use elements::{SECTIONS, service_text};
 
 /// The style sheet that the report and the status page of `serve` share.
@@ -67,7 +70,11 @@ fn title(settings: &ReportSettings) -> &str {
 
 /// Renders the range of the answers, if they are restricted, and the period before.
 fn range(data: &ReportData, settings: &ReportSettings) -> Markup {
-    let moment = |at_ms: i64| format_ms(at_ms.div_euclid(1000) * 1000).replace('T', " ").replace('Z', "");
+    let zone: TimeZone = data.time_zone.parse().unwrap_or_default();
+    let moment = |at_ms: i64| {
+        let local_ms = zone.local_ms(at_ms);
+        format_ms(local_ms.div_euclid(1000) * 1000).replace('T', " ").replace('Z', "")
+    };
     let text = |range: AnswerRange| {
         let from = range.from_ms.map(|at_ms| format!(" from {}", moment(at_ms))).unwrap_or_default();
         let to = range.to_ms.map(|at_ms| format!(" to before {}", moment(at_ms))).unwrap_or_default();

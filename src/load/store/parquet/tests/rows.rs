@@ -34,6 +34,9 @@ pub(super) fn batch(table: &'static Table, rows: &[Row]) -> RecordBatch {
 }
 
 fn values(table: &Table, column: &Column, rows: &[Row]) -> ArrayRef {
+    if let Some(copied) = column.copy_of.as_ref().and_then(|name| table.column(name)) {
+        return values(table, copied, rows);
+    }
     let numbers = |number: &dyn Fn(&Row) -> i64| Arc::new(Int64Array::from_iter_values(rows.iter().map(number))) as _;
     let is_partition = table.partition.as_ref() == Some(&column.name);
     match (column.name.as_str(), column.column_type) {
