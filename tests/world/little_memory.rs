@@ -92,7 +92,9 @@ fn synced_wide_records() -> (Service, Place) {
     let within_ms = Some(20 * DAY_MS);
     service.change(&ChangeRequest { seed: 3, edits: 12, soft_deletes: 3, within_ms, ..ChangeRequest::default() });
     let done = place.run(&["sync"]).expect(0);
-    assert!(done.stderr.contains("DuckDB needs more memory than memory_limit_mb leaves it"), "{}", done.stderr);
+    // Which of the two limits is met first depends on the order in which windows arrive.
+    let limits = ["DuckDB needs more memory than memory_limit_mb leaves it", "take too much memory; it is cut"];
+    assert!(limits.iter().any(|limit| done.stderr.contains(limit)), "{}", done.stderr);
     assert_live_rows(&place, &service, "edited wide records");
     (service, place)
 }
