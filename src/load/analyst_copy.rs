@@ -73,7 +73,7 @@ pub enum Pseudonyms {
     /// NULL.
     Off,
     /// A hash with a key.
-    Keyed(PseudonymKey),
+    Keyed(Box<PseudonymKey>),
 }
 
 impl fmt::Debug for Pseudonyms {
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     fn keyed(secret: &str) -> Pseudonyms {
-        Pseudonyms::Keyed(PseudonymKey::new(secret))
+        Pseudonyms::Keyed(Box::new(PseudonymKey::new(secret)))
     }
 
     #[test]

@@ -156,7 +156,7 @@ fn places_to_write(settings: &WarehouseSettings) -> Result<Vec<Place>, PipelineE
 pub fn analyst_copy(settings: &WarehouseSettings) -> Result<Option<AnalystCopy>, PipelineError> {
     let Some(analysts) = &settings.publish.analysts else { return Ok(None) };
     let pseudonyms = match analysts.has_pseudonyms {
-        true => Pseudonyms::Keyed(PseudonymKey::new(analysts.key()?.expose())),
+        true => Pseudonyms::Keyed(Box::new(PseudonymKey::new(analysts.key()?.expose()))),
         false => Pseudonyms::Off,
     };
     let invalid = |problem| ConfigError::Invalid { setting: "[warehouse] publish: without".to_owned(), problem };

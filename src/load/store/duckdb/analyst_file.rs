@@ -79,7 +79,7 @@ fn create_objects(engine: &Engine, rules: &AnalystCopy, identity: &Identity) -> 
     let mut statements = catalog::create_sql(identity);
     for table in schema::tables() {
         statements.extend(rules.nullable(table).into_iter().map(|column| {
-            let [table, column] = [&table.name, column].map(|name| quote_identifier(name));
+            let [table, column] = [&table.name, column].map(quote_identifier);
             format!("ALTER TABLE {table} ALTER COLUMN {column} DROP NOT NULL")
         }));
     }
