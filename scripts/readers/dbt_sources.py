@@ -20,7 +20,8 @@ def described(sources, dictionary):
     (source,) = sources["sources"]
     named = {table["name"] for table in source["tables"]}
     views = [name for name, entry in dictionary.items() if entry["kind"] == "view" and name not in named]
-    source["tables"] += [{"name": name} for name in views]
+    # A view has no column with the time of its last load.
+    source["tables"] += [{"name": name, "freshness": None} for name in views]
     for table in source["tables"]:
         entry = dictionary[table["name"]]
         kept = {column["name"]: column for column in table.pop("columns", [])}
