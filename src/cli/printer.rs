@@ -198,8 +198,8 @@ pub(super) fn stopped_line(reason: Option<&String>) -> String {
     reason.map(line).unwrap_or_default()
 }
 
-/// Maximum lines of one kind in a summary.
-const LINES_MAX: usize = 20;
+/// Maximum lines of one kind in a summary. The JSON lists more.
+pub(super) const LINES_MAX: usize = 20;
 
 /// Returns the first [`LINES_MAX`] of these texts, and a line with the number of the others.
 pub(super) fn shortened_list(texts: Vec<String>, noun: &str) -> String {

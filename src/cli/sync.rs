@@ -22,7 +22,7 @@ use super::{
     CommandError, Context,
     flags::{LimitArgs, LocationArgs, SelectionArgs, SettingsBuilder, check_range, parse_moment},
     plan::{self, PlanArgs, RunSelection},
-    printer::{counted, failure_lines, nonzero_counts, outcome_words, shortened_list, stopped_line},
+    printer::{LINES_MAX, counted, failure_lines, nonzero_counts, outcome_words, shortened_list, stopped_line},
     progress,
     signals::{SignalHandler, next_signal},
 };
@@ -236,9 +236,6 @@ fn recordings_line(recordings: RecordingsReport) -> String {
     format!("  recordings {}\n", if parts.is_empty() { "nothing to do".to_owned() } else { parts.join(", ") })
 }
 
-/// Maximum lines of drift in a summary. The JSON lists more.
-const DRIFT_LINES_MAX: usize = 20;
-
 fn refusals_line(report: &RunReport) -> String {
     let refusals = report.requests.by_status.get(&429).copied().unwrap_or_default();
     if refusals == 0 {
@@ -287,7 +284,7 @@ fn summary(report: &RunReport) -> String {
         text.push_str(&format!("  {name:<10} {result}\n"));
     }
     text.push_str(&report.recordings.map(recordings_line).unwrap_or_default());
-    for line in drift_lines(&report.drift, report.drift_unlisted, DRIFT_LINES_MAX) {
+    for line in drift_lines(&report.drift, report.drift_unlisted, LINES_MAX) {
         text.push_str(&format!("  drift: {line}\n"));
     }
     text.push_str(&failure_lines(&report.failures));

@@ -32,7 +32,7 @@ pub(super) struct ReportData {
     /// What is known against the data, of all surveys.
     pub untrusted: Vec<Untrusted>,
     /// The time zone of days and weeks.
-    pub time_zone: String,
+    pub time_zone: TimeZone,
     pub runs: Vec<RunRow>,
     pub changes: Option<Changes>,
 }
@@ -101,10 +101,9 @@ pub(super) fn read(
     let read_until_ms = coverage.answers_until_ms.unwrap_or(settings.made_ms);
     let to_ms = settings.answers.to_ms.map_or(read_until_ms, |to_ms| to_ms.min(read_until_ms));
     let time_zone = time_zone(reader);
-    let zone: TimeZone = time_zone.parse().unwrap_or_default();
-    let before = AnswerRange { to_ms: settings.answers.to_ms.or(Some(to_ms)), ..settings.answers }.before(zone);
-    let from_ms = settings.answers.from_ms.map(|from_ms| zone.local_ms(from_ms));
-    let known = AnswerRange { from_ms, to_ms: Some(zone.local_ms(to_ms)) };
+    let before = AnswerRange { to_ms: settings.answers.to_ms.or(Some(to_ms)), ..settings.answers }.before(time_zone);
+    let from_ms = settings.answers.from_ms.map(|from_ms| time_zone.local_ms(from_ms));
+    let known = AnswerRange { from_ms, to_ms: Some(time_zone.local_ms(to_ms)) };
     let shown = Shown { report: settings, known, before };
     let days_max = if settings.answers.from_ms.is_some() { DAYS_MAX } else { settings.days };
     let (days, nps) = (days(reader, &of, days_max)?, settings.surveys.is_empty().then(|| nps::of_all(reader, known)));
@@ -127,10 +126,10 @@ pub(super) fn read(
 }
 
 /// Returns the time zone of the views. Those of a file of an earlier version are in UTC.
-fn time_zone(reader: &mut Reader) -> String {
+fn time_zone(reader: &mut Reader) -> TimeZone {
     let sql = "SELECT any_value(time_zone) AS time_zone FROM time_zone_offsets";
     let found = query(reader, sql, |row| row.text("time_zone")).ok().and_then(|mut rows| rows.pop().flatten());
-    found.unwrap_or_else(|| "UTC".to_owned())
+    found.and_then(|name| name.parse().ok()).unwrap_or_default()
 }
 
 /// Reads the totals. `of` is a SQL predicate for the surveys of the report.

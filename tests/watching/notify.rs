@@ -19,6 +19,16 @@ fn events(posted: &[Value]) -> Vec<&str> {
     posted.iter().map(|body| body["event"].as_str().unwrap()).collect()
 }
 
+/// Waits for the first messages.
+fn first_messages(receiver: &Receiver) -> Vec<Value> {
+    let mut posted = Vec::new();
+    crate::serve::until("the message", || {
+        posted.extend(receiver.take());
+        !posted.is_empty()
+    });
+    posted
+}
+
 #[test]
 fn a_failure_and_its_recovery_are_notified_once() {
     let service = Service::start(small(120, 4));
@@ -331,11 +341,7 @@ fn serve_shows_a_report_that_it_cannot_write() {
     let earlier = place.run(&["status"]).expect(0).stdout;
     assert!(earlier.contains("FAILING") && earlier.contains("cannot be written: earlier"), "{earlier}");
     let serving = crate::serve::Serving::start(&place);
-    let mut posted = Vec::new();
-    crate::serve::until("the message", || {
-        posted.extend(receiver.take());
-        !posted.is_empty()
-    });
+    let mut posted = first_messages(&receiver);
     assert_eq!(events(&posted), ["failed"]);
     let text = posted[0]["text"].as_str().unwrap();
     assert!(text.contains("studysync report failed on") && text.contains("page.html"), "{text}");
@@ -385,11 +391,7 @@ fn the_next_command_notifies_about_a_killed_run() {
     // `serve` reports it too when it starts.
     kill_one(0);
     let serving = crate::serve::Serving::start(&place);
-    let mut posted = Vec::new();
-    crate::serve::until("the message", || {
-        posted.extend(receiver.take());
-        !posted.is_empty()
-    });
+    let posted = first_messages(&receiver);
     assert_eq!(events(&posted), ["failed"]);
     serving.stop();
 }

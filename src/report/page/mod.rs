@@ -17,10 +17,7 @@ mod trust;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::{ReportError, ReportSettings, report_data::ReportData};
-use crate::{
-    load::AnswerRange,
-    model::{TimeZone, format_ms},
-};
+use crate::{load::AnswerRange, model::format_ms};
 use elements::{SECTIONS, service_text};
 
 /// The style sheet that the report and the status page of `serve` share.
@@ -70,9 +67,8 @@ fn title(settings: &ReportSettings) -> &str {
 
 /// Renders the range of the answers, if they are restricted, and the period before.
 fn range(data: &ReportData, settings: &ReportSettings) -> Markup {
-    let zone: TimeZone = data.time_zone.parse().unwrap_or_default();
     let moment = |at_ms: i64| {
-        let local_ms = zone.local_ms(at_ms);
+        let local_ms = data.time_zone.local_ms(at_ms);
         format_ms(local_ms.div_euclid(1000) * 1000).replace('T', " ").replace('Z', "")
     };
     let text = |range: AnswerRange| {
@@ -105,7 +101,7 @@ fn header(data: &ReportData, settings: &ReportSettings) -> Markup {
                     ". "
                 }
                 "Made " time { (format_ms(settings.made_ms.div_euclid(1000) * 1000)) }
-                " by studysync " (env!("CARGO_PKG_VERSION")) ". Days and weeks are in the time zone " (service_text(&data.time_zone)) "; deleted and vanished answers are left out."
+                " by studysync " (env!("CARGO_PKG_VERSION")) ". Days and weeks are in the time zone " (service_text(data.time_zone.name())) "; deleted and vanished answers are left out."
             }
             (range(data, settings))
             @if !settings.surveys.is_empty() {
