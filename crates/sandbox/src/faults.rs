@@ -370,7 +370,8 @@ with_defaults! {
         repeated_rows: RepeatedRows,
         /// A page whose token leads to the same page again.
         looping_cursor: Plain,
-        /// A page without rows, whose token leads to the rows that the page should have.
+        /// A page without rows, whose token leads to the rows that the page should have. `every` selects no page that
+        /// follows an empty page.
         empty_page: Plain,
         /// Page tokens that expire.
         dead_tokens: DeadTokens,
