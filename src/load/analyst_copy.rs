@@ -1,31 +1,26 @@
 //! Copies for readers, and the rules of a copy without personal data: which columns keep their values, get pseudonyms,
 //! or are NULL.
 //!
-//! A pseudonym is the HMAC-SHA-256 of the value, shortened. Equal values have equal pseudonyms in all tables and all
-//! copies with the same key, so tables can be joined. DuckDB computes pseudonyms in SQL, Parquet in Arrow batches; both
-//! give the same pseudonyms.
+//! DuckDB copies rows in SQL, Parquet in Arrow batches; both give the same values.
 
 use std::{collections::BTreeSet, fmt, path::PathBuf, sync::Arc};
 
 use arrow::{
-    array::{ArrayRef, AsArray as _, Int64Array, RecordBatch, StringArray, new_null_array},
-    datatypes::{Int64Type, SchemaRef},
+    array::{ArrayRef, RecordBatch, new_null_array},
+    datatypes::SchemaRef,
 };
-use ring::{digest, hmac};
 
-use super::{Identity, LoadError, error::invalid_rows};
-use crate::schema::{self, AnalystValue, Column, ColumnType, Table, quote_identifier};
+use super::{
+    Identity, LoadError,
+    error::invalid_rows,
+    pseudonyms::{self, PseudonymKey},
+};
+use crate::schema::{self, AnalystValue, Column, Table, quote_identifier};
 
 /// The word of `without` that stands for all texts that people wrote.
 pub const OPEN_TEXTS: &str = "open_texts";
 /// Changes when equal settings give another copy than before.
 const RULES_VERSION: u32 = 1;
-/// Length of the block of SHA-256, in bytes.
-const BLOCK_BYTES: usize = 64;
-/// Hexadecimal digits of a pseudonym in a text column. With 128 bits, two people never share a pseudonym by chance.
-const TEXT_DIGITS: usize = 32;
-/// Hexadecimal digits of a pseudonym in a column of integers: as many as fit without a sign.
-const NUMBER_DIGITS: usize = 15;
 
 /// A copy of a warehouse for readers: a DuckDB file or a Parquet folder, as the warehouse is.
 #[derive(Clone, Debug)]
@@ -82,50 +77,11 @@ impl fmt::Debug for Pseudonyms {
     }
 }
 
-/// The key of pseudonyms, which is never printed.
-#[derive(Clone)]
-pub struct PseudonymKey {
-    key: hmac::Key,
-    /// The first block of the inner and of the outer hash of HMAC, from which SQL computes the same hash.
-    blocks: [[u8; BLOCK_BYTES]; 2],
-}
-
-impl PseudonymKey {
-    /// Creates a key from a secret.
-    pub fn new(secret: &str) -> PseudonymKey {
-        // A secret of any length becomes a key that is shorter than a block.
-        let key = digest::digest(&digest::SHA256, secret.as_bytes());
-        let block = |pad: u8| {
-            let mut block = [pad; BLOCK_BYTES];
-            block.iter_mut().zip(key.as_ref()).for_each(|(byte, key)| *byte ^= key);
-            block
-        };
-        PseudonymKey { key: hmac::Key::new(hmac::HMAC_SHA256, key.as_ref()), blocks: [block(0x36), block(0x5c)] }
-    }
-
-    /// Returns the first `digits` hexadecimal digits of the hash of a value.
-    fn hash(&self, value: &str, digits: usize) -> String {
-        let tag = hmac::sign(&self.key, value.as_bytes());
-        let mut hex: String = tag.as_ref().iter().take(digits.div_ceil(2)).map(|byte| format!("{byte:02x}")).collect();
-        hex.truncate(digits);
-        hex
-    }
-
-    fn of_number(&self, value: i64) -> i64 {
-        i64::from_str_radix(&self.hash(&value.to_string(), NUMBER_DIGITS), 16).unwrap_or_default()
-    }
-
-    /// Returns the pseudonym of a text. An empty text stays empty: views take it for no value.
-    fn of_text(&self, value: &str) -> String {
-        if value.is_empty() { String::new() } else { self.hash(value, TEXT_DIGITS) }
-    }
-}
-
 /// A SELECT of the rows of a table for the copy.
 pub(super) struct CopySql {
     pub sql: String,
-    /// The values of `$1` and `$2` in `sql`, which must not be logged; `None` if `sql` has no parameters.
-    pub parameters: Option<[Vec<u8>; 2]>,
+    /// The value of `$1` in `sql`, which must not be logged; `None` if `sql` has no parameter.
+    pub key: Option<Vec<u8>>,
 }
 
 impl AnalystCopy {
@@ -169,8 +125,8 @@ impl AnalystCopy {
             }
         }
         match &self.0.pseudonyms {
-            Pseudonyms::Off => PseudonymKey::new("").hash(&text, TEXT_DIGITS),
-            Pseudonyms::Keyed(key) => key.hash(&text, TEXT_DIGITS),
+            Pseudonyms::Off => PseudonymKey::new("").fingerprint(&text),
+            Pseudonyms::Keyed(key) => key.fingerprint(&text),
         }
     }
 
@@ -179,11 +135,11 @@ impl AnalystCopy {
         let values: Vec<String> =
             table.columns.iter().map(|column| sql_of(column, self.value(table, column))).collect();
         let has_pseudonyms = |column: &Column| self.value(table, column) == AnalystValue::Pseudonym;
-        let parameters = match &self.0.pseudonyms {
-            Pseudonyms::Keyed(key) if table.columns.iter().any(has_pseudonyms) => Some(key.blocks.map(Vec::from)),
+        let key = match &self.0.pseudonyms {
+            Pseudonyms::Keyed(key) if table.columns.iter().any(has_pseudonyms) => Some(key.bytes()),
             _ => None,
         };
-        CopySql { sql: format!("SELECT {} FROM {from}", values.join(", ")), parameters }
+        CopySql { sql: format!("SELECT {} FROM {from}", values.join(", ")), key }
     }
 
     /// Returns the names of the columns of a table that a copy reads.
@@ -199,7 +155,7 @@ impl AnalystCopy {
             match (rows.column_by_name(&column.name), &self.0.pseudonyms) {
                 (None, _) => new_null_array(&column.column_type.arrow(), rows.num_rows()),
                 (Some(values), Pseudonyms::Keyed(key)) if self.value(table, column) == AnalystValue::Pseudonym => {
-                    pseudonyms_of(key, values)
+                    key.pseudonyms(values)
                 }
                 (Some(values), _) => Arc::clone(values),
             }
@@ -237,31 +193,13 @@ fn columns_named(name: &str) -> Result<Vec<[&'static str; 2]>, String> {
     }
 }
 
-/// Returns the SQL of a column of the copy.
+/// Returns the SQL of a column of the copy. The key of pseudonyms is `$1`.
 fn sql_of(column: &Column, value: AnalystValue) -> String {
     let name = quote_identifier(&column.name);
-    let hash = |text: &str| format!("sha256($2::BLOB || unhex(sha256($1::BLOB || encode({text}))))");
-    match (value, column.column_type) {
-        (AnalystValue::Keep | AnalystValue::OpenText, _) => name,
-        (AnalystValue::Drop, column_type) => format!("NULL::{} AS {name}", column_type.duckdb()),
-        (AnalystValue::Pseudonym, ColumnType::Bigint) => {
-            format!("('0x' || left({}, {NUMBER_DIGITS}))::BIGINT AS {name}", hash(&format!("{name}::VARCHAR")))
-        }
-        (AnalystValue::Pseudonym, _) => {
-            format!("CASE WHEN {name} = '' THEN '' ELSE left({}, {TEXT_DIGITS}) END AS {name}", hash(&name))
-        }
-    }
-}
-
-/// Returns the pseudonyms of the values of a column of integers or texts.
-fn pseudonyms_of(key: &PseudonymKey, values: &ArrayRef) -> ArrayRef {
-    if let Some(numbers) = values.as_primitive_opt::<Int64Type>() {
-        return Arc::new(numbers.iter().map(|value| Some(key.of_number(value?))).collect::<Int64Array>());
-    }
-    match values.as_string_opt::<i32>() {
-        Some(texts) => Arc::new(texts.iter().map(|value| Some(key.of_text(value?))).collect::<StringArray>()),
-        // The contract allows no other type. NULL reveals nothing.
-        None => new_null_array(values.data_type(), values.len()),
+    match value {
+        AnalystValue::Keep | AnalystValue::OpenText => name,
+        AnalystValue::Drop => format!("NULL::{} AS {name}", column.column_type.duckdb()),
+        AnalystValue::Pseudonym => format!("{}($1, {name}) AS {name}", pseudonyms::FUNCTION),
     }
 }
 
@@ -271,30 +209,6 @@ mod tests {
 
     fn keyed(secret: &str) -> Pseudonyms {
         Pseudonyms::Keyed(Box::new(PseudonymKey::new(secret)))
-    }
-
-    #[test]
-    fn sql_and_arrow_give_the_same_pseudonyms() {
-        let key = PseudonymKey::new("a secret of the tests");
-        let connection = duckdb::Connection::open_in_memory().unwrap();
-        let column = |column_type: &str, name: &str| -> Column {
-            toml::from_str(&format!("name = '{name}'\ntype = '{column_type}'\ncomment = ''")).unwrap()
-        };
-        let [text, number] = [column("text", "t"), column("bigint", "n")];
-        let long = "x".repeat(200);
-        for (value, id) in [("zo\u{eb}/\u{65e5}", 1), ("", -7), ("it's", i64::MAX), (&long, 0)] {
-            let [text, number] = [&text, &number].map(|column| sql_of(column, AnalystValue::Pseudonym));
-            let sql = format!("SELECT {text}, {number} FROM (SELECT $3::VARCHAR AS t, $4::BIGINT AS n)");
-            let [inner, outer] = &key.blocks;
-            let found: (String, i64) = connection
-                .query_row(&sql, duckdb::params![&inner[..], &outer[..], value, id], |row| {
-                    Ok((row.get(0)?, row.get(1)?))
-                })
-                .unwrap();
-            assert_eq!(found, (key.of_text(value), key.of_number(id)), "{value}");
-        }
-        assert_ne!(key.of_text("a"), PseudonymKey::new("another").of_text("a"));
-        assert_eq!((key.of_text("a").len(), key.of_text("")), (TEXT_DIGITS, String::new()));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use duckdb::{Config, Connection};
 
 pub use self::row_visits::Visit;
 use self::{arrow_scan::ArrowTables, row_visits::RowVisits};
-use super::LoadError;
+use super::{LoadError, pseudonyms};
 use crate::{
     files::{self, FileError},
     model::{DurableStep, Failpoints},
@@ -83,6 +83,7 @@ impl StartedEngine {
         remove_spill_files(&self.options.temp_directory)?;
         let arrow_tables = ArrowTables::open(&self.connection).map_err(LoadError::engine("open"))?;
         let row_visits = RowVisits::open(&self.connection).map_err(LoadError::engine("open"))?;
+        pseudonyms::register(&self.connection).map_err(LoadError::engine("open"))?;
         let engine =
             Engine { connection: self.connection, arrow_tables, row_visits, failpoints, options: self.options };
         pin_to_utc(&engine.connection)?;

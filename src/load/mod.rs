@@ -18,6 +18,7 @@ mod lock_wait;
 mod open;
 mod parquet_views;
 mod persons;
+mod pseudonyms;
 mod reader;
 mod replace;
 mod scan;
@@ -25,7 +26,7 @@ mod store;
 mod tables;
 mod warehouse;
 
-pub use analyst_copy::{AnalystCopy, CopyContent, PseudonymKey, Pseudonyms, ReaderCopy};
+pub use analyst_copy::{AnalystCopy, CopyContent, Pseudonyms, ReaderCopy};
 use engine::ENGINE_BYTES_MIN;
 pub use engine::{EngineOptions, StartedEngine};
 pub use error::LoadError;
@@ -38,6 +39,7 @@ pub use json_rows::{ExportedRows, ParquetRows, json_rows, read_parquet_file};
 pub use lock_wait::{LockPatience, WhileLocked};
 pub use open::{Opening, Place, WarehouseOptions};
 pub use persons::{CoOccurrence, LocationResult, PeopleFound};
+pub use pseudonyms::PseudonymKey;
 pub use reader::{
     AnswerRange, QueryResult, Reader, ReaderLimits, RowFormat, RowsQuery, Streamed, in_place, statements,
 };

@@ -90,12 +90,12 @@ fn create_objects(engine: &Engine, rules: &AnalystCopy, identity: &Identity) -> 
     engine.execute(ACTION, "USE memory.main").and(created)
 }
 
-/// Copies the rows of a table. The parameters contain the key, which is not logged.
+/// Copies the rows of a table. The parameter is the key of pseudonyms, which is not logged.
 fn insert(engine: &Engine, table: &schema::Table, rules: &AnalystCopy) -> Result<(), LoadError> {
-    let CopySql { sql, parameters } = rules.select(table, &qualified(&table.name));
+    let CopySql { sql, key } = rules.select(table, &qualified(&table.name));
     let sql = format!("INSERT INTO {NEW_CATALOG}.main.{} {sql}", quote_identifier(&table.name));
-    let inserted = match parameters {
-        Some([inner, outer]) => engine.connection().execute(&sql, duckdb::params![inner, outer]),
+    let inserted = match key {
+        Some(key) => engine.connection().execute(&sql, duckdb::params![key]),
         None => engine.connection().execute(&sql, []),
     };
     inserted.map(drop).map_err(LoadError::engine(ACTION))
