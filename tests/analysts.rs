@@ -301,6 +301,42 @@ fn erase_reaches_the_copies(settings: Settings) {
 }
 
 #[test]
+fn status_says_whether_the_copies_are_current() {
+    let service = Service::start(small(60, 6));
+    let place = place(&service, "");
+    let ages = |place: &Place| {
+        let copies = place.run(&["status", "--json"]).expect(0).json()["copies"].clone();
+        let copies = copies.as_array().unwrap().iter().map(|copy| {
+            assert_eq!(copy["without_personal_data"], true, "{copy}");
+            assert_eq!(copy["as_of"].is_null(), copy["age"] == "missing", "{copy}");
+            [&copy["warehouse"], &copy["age"]].map(|value| value.as_str().unwrap().to_owned()).join(" ")
+        });
+        copies.collect::<Vec<_>>()
+    };
+    backfill(&place);
+    assert_eq!(ages(&place), ["duckdb current", "parquet current"]);
+    let shown = place.run(&["status"]).expect(0);
+    assert!(shown.words().contains(&format!("{FILE} has all data of the warehouse")), "{}", shown.stdout);
+    assert!(shown.stdout.lines().count() <= 24, "{}", shown.stdout);
+    // A run without copies changes the warehouse.
+    let publishing = std::fs::read_to_string(place.path("studysync.toml")).unwrap();
+    let place = place.with_config(ALL_FLAGS);
+    service.advance_days(1);
+    service.change(&ChangeRequest { seed: 6, new_answers: 20, ..ChangeRequest::default() });
+    place.run(&["sync"]).expect(0);
+    assert!(place.run(&["status", "--json"]).expect(0).json().get("copies").is_none());
+    let place = place.with_config(&publishing);
+    assert_eq!(ages(&place), ["duckdb older", "parquet older"]);
+    std::fs::remove_file(place.path(FILE)).unwrap();
+    std::fs::remove_dir_all(place.path(FOLDER)).unwrap();
+    assert_eq!(ages(&place), ["duckdb missing", "parquet missing"]);
+    let shown = place.run(&["status"]).expect(0).words();
+    assert!(shown.contains(&format!("{FILE} is MISSING: a run makes it at its end")), "{shown}");
+    place.run(&["sync"]).expect(0);
+    assert_eq!(ages(&place), ["duckdb current", "parquet current"]);
+}
+
+#[test]
 fn a_query_never_reads_the_copy_without_personal_data() {
     let service = Service::start(small(60, 6));
     let place = place(&service, "").without_parquet();

@@ -9,6 +9,7 @@ mod analyst_copy;
 #[cfg(test)]
 mod conformance;
 mod contract;
+mod copy_age;
 mod engine;
 mod error;
 mod extension;
@@ -27,6 +28,7 @@ mod tables;
 mod warehouse;
 
 pub use analyst_copy::{AnalystCopy, CopyContent, Pseudonyms, ReaderCopy};
+pub use copy_age::CopyAge;
 use engine::ENGINE_BYTES_MIN;
 pub use engine::{EngineOptions, StartedEngine};
 pub use error::LoadError;

@@ -33,8 +33,8 @@ const RUNS_SHOWN: usize = 5;
 /// The state of synchronisation. Serialized, it is the JSON of `status --json`.
 ///
 /// [`Status::read`] reads what `serve` shows and measures; [`Status::add_details`] reads the rest of the checkpoints.
-/// The rows of the warehouse, the waiting erasures, the proofs of a range, the result of --max-lag and the state of
-/// `serve` are added by the command that shows them. A failed run is *resolved* when a later run succeeded in its place
+/// The rows of the warehouse, the waiting erasures, the copies for readers, the proofs of a range, the result of
+/// --max-lag and the state of `serve` are added by the command that shows them. A failed run is *resolved* when a later run succeeded in its place
 /// ([`RunSummary::resolves`]).
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Status {
@@ -74,6 +74,9 @@ pub struct Status {
     /// Erasures whose people the service may still send.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub erasures_waiting: Vec<WaitingErasure>,
+    /// The copies for readers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub copies: Vec<CopyStatus>,
     /// The state of `serve`; `None` if it never ran with this state file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serve: Option<ServeStatus>,
@@ -159,6 +162,20 @@ pub struct WaitingErasure {
     pub people: usize,
     /// Earliest end of the suppression, by the service's clock.
     pub until: String,
+}
+
+/// A copy for readers.
+#[derive(Clone, Debug, Serialize)]
+pub struct CopyStatus {
+    /// The kind of the warehouse: "duckdb" or "parquet".
+    pub warehouse: &'static str,
+    pub path: String,
+    /// True if the copy is made without personal data.
+    pub without_personal_data: bool,
+    /// "current", "older" (than the warehouse) or "missing".
+    pub age: &'static str,
+    /// The last change of the warehouse that the copy has; `None` without a copy.
+    pub as_of: Option<String>,
 }
 
 /// The state of `serve`.

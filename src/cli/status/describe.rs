@@ -7,8 +7,8 @@ use crate::{
     model::{format_duration, format_second},
     pipeline::{RunReason, drift_lines},
     sync_status::{
-        BEHIND, Health, HealthSummary, LagCheck, RunStatus, ScanStatus, ScopeStatus, Status, TimeRange, UsersStatus,
-        WaitingErasure,
+        BEHIND, CopyStatus, Health, HealthSummary, LagCheck, RunStatus, ScanStatus, ScopeStatus, Status, TimeRange,
+        UsersStatus, WaitingErasure,
     },
 };
 
@@ -53,6 +53,7 @@ pub(super) fn describe(screen: &Screen) -> String {
     text.push_str(&status.running.as_ref().map(|holder| labelled("running", holder)).unwrap_or_default());
     text.push_str(&describe_runs(status, health));
     text.push_str(&labelled("next run", &next_run(status)));
+    text.push_str(&status.copies.iter().map(describe_copy).collect::<String>());
     text.push_str(&describe_coverage(status));
     text.push_str(&describe_unfinished(&status.unfinished_scans));
     text.push_str(&describe_waiting(status));
@@ -137,6 +138,19 @@ fn next_run(status: &Status) -> String {
             format!("{next} (`serve` is running, schedule {})", serve.schedule)
         }
     }
+}
+
+/// Returns the line of a copy for readers.
+fn describe_copy(copy: &CopyStatus) -> String {
+    let CopyStatus { path, age, as_of, .. } = copy;
+    let as_of = as_of.as_deref().unwrap_or("?");
+    let path: String = path.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+    let text = match *age {
+        "current" => format!("{path} has all data of the warehouse ({as_of})"),
+        "older" => format!("{path} is OLDER than the warehouse: as of {as_of}. A run makes it again at its end"),
+        _ => format!("{path} is MISSING: a run makes it at its end"),
+    };
+    labelled("copy", &text)
 }
 
 /// Returns the newest runs, newest first. The reason and the hint stand under their run, unless the health has them, or

@@ -3,7 +3,7 @@
 mod describe;
 mod proofs;
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use arrow::{array::AsArray as _, datatypes::Int64Type};
 use clap::Args;
@@ -11,14 +11,14 @@ use clap::Args;
 use crate::{
     clock,
     config::{Settings, WarehouseSettings},
-    load::{LoadError, Reader},
-    model::{Scope, Window, format_second, parse_duration},
+    load::{CopyAge, LoadError, Reader},
+    model::{Scope, WarehouseKind, Window, format_second, parse_duration},
     person::{SuppressionError, SuppressionList},
     pipeline::{Memory, chain},
     report::untrusted,
     serve::health_rules,
     state::{State, StateError},
-    sync_status::{Health, HealthRules, LagCheck, ServeStatus, Status, WaitingErasure, proofs},
+    sync_status::{CopyStatus, Health, HealthRules, LagCheck, ServeStatus, Status, WaitingErasure, proofs},
 };
 
 use super::{
@@ -151,8 +151,25 @@ fn complete(status: &mut Status, args: &StatusArgs, settings: &Settings, state: 
         let planned = planned_users(settings, Some(state), status.clock.now_ms);
         (users.named, users.due) = (planned.as_ref().map(|users| users.named), planned.as_ref().map(|users| users.due));
     }
+    status.copies = copies(&settings.warehouse);
     status.serve = ServeStatus::read(settings)?;
     Ok(())
+}
+
+/// Returns the copies for readers. A copy whose files cannot be read is left out, and logged.
+fn copies(warehouse: &WarehouseSettings) -> Vec<CopyStatus> {
+    let copy = |(kind, path): (&WarehouseKind, &PathBuf)| {
+        let found = CopyAge::of(*kind, warehouse.paths.get(kind)?, path);
+        let (age, as_of_ms) = found.inspect_err(|error| tracing::warn!(%error, "cannot look at a copy")).ok()?;
+        Some(CopyStatus {
+            warehouse: kind.name(),
+            path: path.display().to_string(),
+            without_personal_data: warehouse.publish.analysts.is_some(),
+            age: age.name(),
+            as_of: as_of_ms.map(format_second),
+        })
+    };
+    warehouse.publish.paths.iter().filter_map(copy).collect()
 }
 
 /// Opens the first warehouse that can be read.

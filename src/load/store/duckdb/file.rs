@@ -111,7 +111,7 @@ fn attach_file(engine: &Engine, [file, path]: [&Path; 2], catalog: &str, options
 
 /// Returns true if the file has a commit log (WAL): another program or an earlier version of this one was killed, or
 /// has the file open. Attaching the file applies the log, and the next checkpoint removes it.
-pub(super) fn has_commit_log(path: &Path) -> bool {
+pub(in crate::load) fn has_commit_log(path: &Path) -> bool {
     commit_log(path).exists()
 }
 

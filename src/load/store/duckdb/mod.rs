@@ -21,7 +21,7 @@ mod views;
 
 pub(in crate::load) use self::{
     claims::Claim,
-    file::{attach_for_reading, explain},
+    file::{attach_for_reading, explain, has_commit_log},
 };
 
 use std::{
