@@ -126,7 +126,9 @@ impl NotifiedState {
     /// Returns `Failed`, unless a failure with the same reason was notified less than `again_after` ago, or the next
     /// attempt may succeed and there were fewer than `after_failures` failures.
     fn events_for_failure(&mut self, run: &RunSummary, context: &RunContext) -> Vec<NotifyEvent> {
-        let may_pass = run.reason.is_none_or(is_retried) && context.failures_in_a_row < context.after_failures;
+        // A killed run counts, even if a later run has resolved it.
+        let failures = context.failures_in_a_row.max(1);
+        let may_pass = run.reason.is_none_or(is_retried) && failures < context.after_failures;
         if may_pass && self.state != RunState::Failed {
             return Vec::new();
         }

@@ -107,7 +107,7 @@ impl SourceError {
         self
     }
 
-    /// Describes the error without the address of the request, if it is not about this request alone: it is the same for
+    /// Describes the error without the address of the request, if it is not about this request alone: the same for
     /// every window of an outage.
     pub fn cause_of_outage(&self) -> Option<String> {
         match self {
