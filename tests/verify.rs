@@ -250,6 +250,11 @@ fn p3_status_shows_when_and_how_a_day_was_proven() {
     assert_eq!(place.duckdb_tables().count(of_scan), scans);
     let text = place.run(&["status", "--from", &days_ago(3)]).expect(0).stdout;
     assert!(text.contains("complete since") && text.contains("to the end of results (cursor: null)"), "{text}");
+    assert!(text.contains(" of 6 days ") && text.contains(" missing, in whole or in part, between "), "{text}");
+    let (from, to) = (days_ago(DAYS - 1), days_ago(2));
+    let text = place.run(&["status", "--from", &from, "--to", &to]).expect(0).stdout;
+    assert!(text.starts_with("complete: nothing is missing between 2"), "{text}");
+    assert!(text.lines().count() <= 24, "{text}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The error of a command, with its exit code and its hint. Only this file prints the causes of an error.
 
-use std::io;
+use std::{io, net::SocketAddr};
 
 use crate::{
     erase::EraseError,
@@ -43,6 +43,13 @@ pub(super) enum CommandError {
     #[error("{what}")]
     Failed {
         what: String,
+        #[source]
+        source: io::Error,
+    },
+    /// Nothing answers at the address of `serve`.
+    #[error("no answer from {address}")]
+    NoServe {
+        address: SocketAddr,
         #[source]
         source: io::Error,
     },
@@ -149,6 +156,9 @@ impl Fault for CommandError {
                 Some("query less, or raise memory_limit_mb under [warehouse]")
             }
             CommandError::Query(_) => None,
+            CommandError::NoServe { .. } => {
+                Some("`health` asks a running `studysync serve`; without one, `studysync status` shows the health")
+            }
             error => error.cause()?.hint(),
         }
     }

@@ -64,7 +64,7 @@ pub(super) fn run(args: &HealthArgs, context: Context) -> Result<u8, CommandErro
     let address = reachable(listen);
     let path = if args.ready { "/readyz" } else { "/healthz" };
     let response = request(address, &format!("GET {path}"), "", TIMEOUT)
-        .map_err(CommandError::failed(format!("no answer from {address}")))?;
+        .map_err(|source| CommandError::NoServe { address, source })?;
     match response.status {
         Some(200) => context.printer.print(&shown(args, &context, response.body)).map(|()| 0),
         Some(503) => {

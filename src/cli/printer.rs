@@ -210,14 +210,29 @@ pub(super) fn shortened_list(texts: Vec<String>, noun: &str) -> String {
     shown + &rest.unwrap_or_default()
 }
 
-/// Returns a line for each failure, with its hint in the next line.
+/// Returns a line for each failure, with its hint in the next line. Windows of a stream that failed for the same cause
+/// have one line with their number.
 pub(super) fn failure_lines(failures: &[Failure]) -> String {
-    let lines = |failure: &Failure| {
-        let Failure { stream, window, error, hint, .. } = failure;
-        let hint = hint.as_ref().map(|hint| format!("    {} {hint}\n", styled_hint("hint:"))).unwrap_or_default();
-        format!("  {} {stream} {window}: {error}\n{hint}", styled_error("FAILED"))
+    let mut groups: Vec<(&Failure, u64)> = Vec::new();
+    for failure in failures {
+        let is_alike = |(first, _): &&mut (&Failure, u64)| {
+            first.cause.is_some() && (first.stream, &first.cause) == (failure.stream, &failure.cause)
+        };
+        match groups.iter_mut().find(is_alike) {
+            Some((_, windows)) => *windows += 1,
+            None => groups.push((failure, 1)),
+        }
+    }
+    let lines = |(failure, windows): (&Failure, u64)| {
+        let hint =
+            failure.hint.as_ref().map(|hint| format!("    {} {hint}\n", styled_hint("hint:"))).unwrap_or_default();
+        let what = match &failure.cause {
+            Some(cause) if windows > 1 => format!("{} {}: {cause}", failure.stream, counted(windows, "window")),
+            _ => failure.sentence(),
+        };
+        format!("  {} {what}\n{hint}", styled_error("FAILED"))
     };
-    shortened_list(failures.iter().map(lines).collect(), "failure")
+    shortened_list(groups.into_iter().map(lines).collect(), "failure")
 }
 
 /// Returns an outcome's name without underscores: `needs a look`.

@@ -36,7 +36,7 @@ pub use publish::{AnalystSettings, PublishSettings};
 pub use recordings::RecordingsSettings;
 pub use resolve::resolve;
 pub use secret::SecretSource;
-pub use serve::{MaxLag, ScheduledReport, ServeSettings};
+pub use serve::{MaxLag, ScheduledReport, ServeSettings, parse_cron};
 pub use setting_variables::private_variables;
 pub use settings::{
     AuthChoice, FIRST_SYNC_DAYS, MetricsSettings, Overrides, ServiceSettings, Settings, StreamSettings,

@@ -35,6 +35,8 @@ table! {
         kind: Option<String> => example("generic");
         "The events that are reported."
         on: Vec<String> = NotifyEvent::CHOICES.map(|event| event.name().to_owned()).into();
+        "Failed runs in a row before a failure is reported, for a scheduler that repeats a failed run. A refused key or a wrong configuration is reported at once."
+        after_failures: u32 = 1, in 1..=100;
         "Time after which a continuing failure is reported again. A continuing need for attention is reported only once."
         again_after: String = "23h".into();
         "Time limit of an attempt."
@@ -137,6 +139,8 @@ pub struct NotifySettings {
     pub command: Vec<String>,
     /// The events that are reported.
     pub on: Vec<NotifyEvent>,
+    /// Failed runs in a row before a failure is reported. A failure that no repetition ends is reported at once.
+    pub after_failures: u32,
     /// Time after which a continuing failure is reported again.
     pub again_after: Duration,
     /// Time limit of one attempt.
@@ -231,6 +235,7 @@ pub(super) fn resolve(table: NotifyTable, folder: &Path) -> Result<NotifySetting
     Ok(NotifySettings {
         command,
         on: events(&table.on)?,
+        after_failures: table.after_failures,
         again_after: parse_duration(&table.again_after).map_err(|problem| invalid("[notify] again_after", problem))?,
         timeout: Duration::from_secs(table.timeout_secs),
         attempts: table.attempts,

@@ -74,7 +74,12 @@ pub(super) fn resolve_with(
 ) -> Result<Settings, ConfigError> {
     let lines = file.lines.clone();
     let (file, set) = file.with_variables(variables)?;
-    resolve_file(file, config.clone(), overrides).map_err(|error| match error {
+    let has_serve = lines.of_label("[serve]").is_some() || set.iter().any(|key| key.table == "serve");
+    let resolved = resolve_file(file, config.clone(), overrides).map(|mut settings| {
+        settings.serve.is_configured = has_serve;
+        settings
+    });
+    resolved.map_err(|error| match error {
         // An error names the place of the value: the variable, or the file and the line.
         ConfigError::Invalid { setting, problem } => match (set.iter().find(|key| key.label() == setting), config) {
             (Some(key), _) => invalid(key.variable(), problem),
@@ -186,6 +191,9 @@ fn check_ranges(file: &mut ConfigFile) -> Result<(), ConfigError> {
     Ok(())
 }
 
+/// Paths that requests add to the address of the service.
+const LIST_PATHS: [&str; 5] = ["/v1/responses", "/v1/surveys", "/v1/studies", "/v1/themes", "/v2/users"];
+
 /// Merges `[service]` with the command line.
 fn service(table: ServiceTable, overrides: &mut Overrides) -> Result<ServiceSettings, ConfigError> {
     let api_key_keys = SecretKeys {
@@ -197,9 +205,15 @@ fn service(table: ServiceTable, overrides: &mut Overrides) -> Result<ServiceSett
         variable: table.api_key_env,
         noun: "the key",
     };
+    let setting = if overrides.base_url.is_some() { "--base-url" } else { "[service] base_url" };
     let base_url = overrides.base_url.take().or(table.base_url);
+    let base_url = base_url.map(|url| url.trim().trim_end_matches('/').to_owned());
+    let list_path = |url: &String| LIST_PATHS.into_iter().find(|path| url.ends_with(path));
+    if let Some(path) = base_url.as_ref().and_then(list_path) {
+        return Err(invalid(setting, format!("leave out {path} at its end: every request adds the path of its list")));
+    }
     Ok(ServiceSettings {
-        base_url: base_url.map(|url| url.trim().trim_end_matches('/').to_owned()),
+        base_url,
         environment: table.environment,
         api_key_source: api_key_keys.resolve()?,
         timeout: Duration::from_secs(table.timeout_secs),

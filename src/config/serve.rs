@@ -1,7 +1,12 @@
 //! `[serve]`: the receiver of webhooks, the schedule and the status page.
-//! `serve` itself checks the cron expression and the time zone.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use chrono::{DateTime, Utc};
+use croner::{
+    Cron,
+    parser::{CronParser, Seconds, Year},
+};
 
 use crate::{
     model::{TimeZone, parse_duration},
@@ -76,6 +81,8 @@ table! {
 /// `[serve]`.
 #[derive(Clone, Debug)]
 pub struct ServeSettings {
+    /// True if the file or a variable sets something of `[serve]`.
+    pub is_configured: bool,
     /// The address to listen on; port 0 takes a free one.
     pub listen: SocketAddr,
     /// The path that receives webhooks; `None` receives no webhooks.
@@ -176,6 +183,7 @@ impl ServeSettings {
 
 /// Returns the settings of `[serve]`. The schedule is in `report_time_zone` unless it has a zone of its own.
 pub(super) fn resolve(table: ServeTable, report_time_zone: Option<TimeZone>) -> Result<ServeSettings, ConfigError> {
+    check_times(&table)?;
     let listen = table.listen.parse().map_err(|_| {
         invalid("[serve] listen", format!("'{}' is not an address with a port, such as {LISTEN}", table.listen))
     })?;
@@ -205,6 +213,7 @@ pub(super) fn resolve(table: ServeTable, report_time_zone: Option<TimeZone>) -> 
         other => return Err(invalid("[serve] status_page", format!("'{other}' is neither 'on' nor 'off'"))),
     };
     Ok(ServeSettings {
+        is_configured: false,
         listen,
         webhook: webhook_path(table.webhook)?,
         token_source: token_source.resolve()?,
@@ -227,6 +236,38 @@ pub(super) fn resolve(table: ServeTable, report_time_zone: Option<TimeZone>) -> 
             Some(text) => MaxLag::Fixed(parse_duration(text).map_err(|problem| invalid("[serve] max_lag", problem))?),
         },
     })
+}
+
+/// Parses a cron expression of five fields (`0 2 * * *`, also `@daily`). The error says what is wrong.
+pub fn parse_cron(expression: &str) -> Result<Cron, String> {
+    let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
+    let cron = parser.parse(expression).map_err(|error| error.to_string())?;
+    // Rejects an expression that is never due, such as 30 February.
+    match cron.find_next_occurrence(&DateTime::<Utc>::UNIX_EPOCH, false) {
+        Ok(_) => Ok(cron),
+        Err(_) => Err("no such day ever comes".to_owned()),
+    }
+}
+
+/// Checks the schedules and the time zone of the table.
+fn check_times(table: &ServeTable) -> Result<(), ConfigError> {
+    let check = |setting: &str, expression: &str| {
+        parse_cron(expression).map(drop).map_err(|why| bad_schedule(setting, expression, &why))
+    };
+    if table.schedule != OFF {
+        check("[serve] schedule", &table.schedule)?;
+    }
+    if table.report.is_some() {
+        check("[serve] report_schedule", &table.report_schedule)?;
+    }
+    match &table.timezone {
+        Some(zone) => zone.parse::<TimeZone>().map(drop).map_err(|problem| invalid("[serve] timezone", problem)),
+        None => Ok(()),
+    }
+}
+
+fn bad_schedule(setting: &str, expression: &str, why: &str) -> ConfigError {
+    invalid(setting, format!("'{expression}' is not a time of five fields, such as '0 2 * * *': {why}"))
 }
 
 /// Returns the path that receives webhooks; `None` if webhooks are off.

@@ -97,7 +97,10 @@ impl SettingVariables {
                 && !is_set_by_kubernetes(variable)
                 && !keys().any(|key| key.variable() == name)
         });
-        let Some(Variable { name, .. }) = unknown else { return Ok(()) };
+        let Some(Variable { name, .. }) = unknown else {
+            self.warn_of_unknown(named_in_file);
+            return Ok(());
+        };
         let bare = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('_')).map_or("", |(_, key)| key);
         if is_secret_key(bare) {
             let problem = "there is no such setting: put the key of the service into STUDYSYNC_API_KEY, and the secret of \
@@ -107,6 +110,46 @@ impl SettingVariables {
         let likeness = |key: &String| strsim::jaro_winkler(name, key);
         let nearest = keys().map(|key| key.variable()).max_by(|left, right| likeness(left).total_cmp(&likeness(right)));
         Err(invalid(name, format!("there is no such setting; did you mean {}?", nearest.unwrap_or_default())))
+    }
+}
+
+/// Variables that are no settings of the file: they have a secret or the path of the file, or `[notify] command` gets
+/// them.
+const OTHER_VARIABLES: [&str; 9] = [
+    "STUDYSYNC_API_KEY",
+    "STUDYSYNC_WEBHOOK_SECRET",
+    "STUDYSYNC_STATUS_TOKEN",
+    "STUDYSYNC_PUBLISH_KEY",
+    CONFIG_VARIABLE,
+    "STUDYSYNC_EVENT",
+    "STUDYSYNC_OUTCOME",
+    "STUDYSYNC_EXIT_CODE",
+    "STUDYSYNC_SUMMARY",
+];
+/// Least likeness to a known name, from 0 to 1, with which an unknown variable is a mistyped one.
+const LIKENESS_MIN: f64 = 0.88;
+
+impl SettingVariables {
+    /// Warns of each variable that is ignored and whose name resembles a known one.
+    fn warn_of_unknown(&self, named_in_file: &[&str]) {
+        let known: Vec<(String, String)> = keys()
+            .flat_map(|key| {
+                [key.variable(), format!("{PREFIX}{}", key.name.to_ascii_uppercase())]
+                    .map(|name| (name, key.variable()))
+            })
+            .chain(OTHER_VARIABLES.map(|name| (name.to_owned(), name.to_owned())))
+            .collect();
+        let is_known = |name: &str| known.iter().any(|(like, _)| like == name) || named_in_file.contains(&name);
+        for Variable { name, .. } in self.0.iter().filter(|variable| !is_set_by_kubernetes(variable)) {
+            let bare = |name: &str| name.strip_prefix(PREFIX).unwrap_or(name).to_owned();
+            let likeness = |(like, _): &&(String, String)| strsim::jaro_winkler(&bare(name), &bare(like));
+            let nearest = known.iter().max_by(|left, right| likeness(left).total_cmp(&likeness(right)));
+            if let Some((_, meant)) = nearest.filter(|of| !is_known(name) && likeness(of) >= LIKENESS_MIN) {
+                tracing::warn!(
+                    "the environment variable {name} is ignored: no setting has this name; did you mean {meant}?"
+                );
+            }
+        }
     }
 }
 

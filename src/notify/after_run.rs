@@ -138,6 +138,8 @@ async fn notify(settings: &Settings, status: &Status, health: &Health, rules: He
     let ended = status.last_ended.as_ref().filter(|_| has_ended);
     let context = RunContext {
         is_tolerated: rules.failures_tolerated > 0 && ended.is_some_and(|run| !health.is_failing_for(run)),
+        failures_in_a_row: status.failures_in_a_row,
+        after_failures: notify.after_failures,
         unresolved_failure: status.last_failure.as_ref(),
         again_after: notify.again_after,
         now_ms,

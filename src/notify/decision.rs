@@ -8,7 +8,7 @@ use crate::{
     config::NotifyEvent,
     model::{DAY_MS, is_in_future},
     pipeline::RunReason,
-    sync_status::{FailedRun, RunSummary},
+    sync_status::{FailedRun, RunSummary, is_retried},
 };
 
 /// The state of the runs that was last notified.
@@ -32,6 +32,10 @@ const KILLED_RUNS_MAX: usize = 1000;
 pub(super) struct RunContext<'a> {
     /// True if the run's failure is tolerated, because the run is retried.
     pub is_tolerated: bool,
+    /// The number of failed runs that no later run resolved.
+    pub failures_in_a_row: u32,
+    /// Failed runs in a row before a failure is notified.
+    pub after_failures: u32,
     /// The newest failed run that no later run resolved; `None` if there is none.
     pub unresolved_failure: Option<&'a RunSummary>,
     /// A lasting failure is notified again after this time.
@@ -119,8 +123,15 @@ impl NotifiedState {
         }
     }
 
-    /// Returns `Failed`, unless a failure with the same reason was notified less than `again_after` ago.
+    /// Returns `Failed`, unless a failure with the same reason was notified less than `again_after` ago, or the next
+    /// attempt may succeed and there were fewer than `after_failures` failures.
     fn events_for_failure(&mut self, run: &RunSummary, context: &RunContext) -> Vec<NotifyEvent> {
+        // A killed run counts, even if a later run has resolved it.
+        let failures = context.failures_in_a_row.max(1);
+        let may_pass = run.reason.is_none_or(is_retried) && failures < context.after_failures;
+        if may_pass && self.state != RunState::Failed {
+            return Vec::new();
+        }
         let reason = run.reason.map(RunReason::name).unwrap_or_default();
         let is_recent = is_recent(self.at_ms, context.again_after, context.now_ms);
         let is_known = self.state == RunState::Failed && self.reason == reason && is_recent;
@@ -184,6 +195,8 @@ mod tests {
     struct Simulation {
         state: NotifiedState,
         count: i64,
+        failures_in_a_row: u32,
+        after_failures: u32,
     }
 
     impl Simulation {
@@ -220,7 +233,14 @@ mod tests {
             is_tolerated: bool,
             unresolved_failure: Option<&RunSummary>,
         ) -> Vec<&'static str> {
-            let context = RunContext { is_tolerated, unresolved_failure, again_after: DAY, now_ms: hours * HOUR_MS };
+            let context = RunContext {
+                is_tolerated,
+                failures_in_a_row: self.failures_in_a_row,
+                after_failures: self.after_failures,
+                unresolved_failure,
+                again_after: DAY,
+                now_ms: hours * HOUR_MS,
+            };
             let events = self.state.events_for_run(run, &context);
             assert!(self.state.events_for_run(run, &context).is_empty(), "a run causes its events once");
             events.into_iter().map(NotifyEvent::name).collect()
@@ -228,10 +248,19 @@ mod tests {
     }
 
     fn simulation() -> Simulation {
-        Simulation { state: NotifiedState { at_ms: -1, ..NotifiedState::default() }, count: 0 }
+        let state = NotifiedState { at_ms: -1, ..NotifiedState::default() };
+        Simulation { state, count: 0, failures_in_a_row: 1, after_failures: 1 }
     }
 
     const NONE: [&str; 0] = [];
+    const NO_FAILURE: RunContext<'static> = RunContext {
+        is_tolerated: false,
+        failures_in_a_row: 1,
+        after_failures: 1,
+        unresolved_failure: None,
+        again_after: DAY,
+        now_ms: 0,
+    };
 
     #[test]
     fn a_failure_is_notified_daily_and_its_end_once() {
@@ -254,6 +283,22 @@ mod tests {
         assert_eq!(simulation.run(1, None, ""), NONE, "the failure was not notified, so no recovery is");
         assert_eq!(simulation.play(24, down, "a", true), NONE);
         assert_eq!(simulation.run(25, down, "a"), ["failed"]);
+    }
+
+    #[test]
+    fn a_failure_is_notified_after_so_many_runs() {
+        let (mut simulation, down, key) = (simulation(), Some(RunReason::ServiceFailed), Some(RunReason::KeyRefused));
+        simulation.after_failures = 3;
+        let mut run = |failures_in_a_row, hours, reason| {
+            simulation.failures_in_a_row = failures_in_a_row;
+            simulation.run(hours, reason, "a")
+        };
+        assert_eq!(run(1, 1, down), NONE);
+        assert_eq!(run(0, 2, None), NONE, "the failure was not notified, so no recovery is");
+        assert_eq!((run(1, 25, down), run(2, 26, down)), (vec![], vec![]));
+        assert_eq!(run(3, 27, down), ["failed"]);
+        assert_eq!(run(0, 28, None), ["recovered"]);
+        assert_eq!(run(1, 49, key), ["failed"], "no repetition helps");
     }
 
     #[test]
@@ -325,7 +370,7 @@ mod tests {
                 ..RunSummary::default()
             };
             let now_ms = hours * HOUR_MS;
-            let context = RunContext { is_tolerated: true, unresolved_failure: None, again_after: DAY, now_ms };
+            let context = RunContext { is_tolerated: true, now_ms, ..NO_FAILURE };
             state.events_for_killed_run(&run, &context).len()
         };
         assert_eq!(events(1, 24 * 8), 0, "a week ago");
@@ -344,7 +389,7 @@ mod tests {
                 ..RunSummary::default()
             };
             let now_ms = now_hours * HOUR_MS;
-            let context = RunContext { is_tolerated: true, unresolved_failure: None, again_after: DAY, now_ms };
+            let context = RunContext { is_tolerated: true, now_ms, ..NO_FAILURE };
             state.events_for_killed_run(&run, &context).len()
         };
         assert_eq!(events(90_000, 90_001), 1, "the clock is ten years ahead");

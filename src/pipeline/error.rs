@@ -141,12 +141,16 @@ pub struct Failure {
     /// What to do about the error, where something is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// The error without the address of the request, if other windows failed for the same reason. For texts.
+    #[serde(skip)]
+    pub cause: Option<String>,
 }
 
 impl Failure {
     pub(super) fn new(scope: Scope, window: crate::model::Window, error: &dyn std::error::Error) -> Self {
         let window = window.to_string();
-        Self { stream: scope.stream.name(), survey_id: scope.survey_id, window, error: chain(error), hint: None }
+        let stream = scope.stream.name();
+        Self { stream, survey_id: scope.survey_id, window, error: chain(error), hint: None, cause: None }
     }
 
     /// Returns the failure on one line, for the summary of a run.

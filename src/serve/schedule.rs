@@ -6,12 +6,9 @@
 
 use chrono::{DateTime, TimeZone, Utc};
 use chrono_tz::Tz;
-use croner::{
-    Cron,
-    parser::{CronParser, Seconds, Year},
-};
+use croner::Cron;
 
-use crate::config::ServeSettings;
+use crate::config::{ServeSettings, parse_cron};
 
 use super::ServeError;
 
@@ -52,16 +49,10 @@ impl Schedule {
     /// # Errors
     /// `Schedule` or `Zone`, with the text that cannot be parsed.
     pub fn parse(expression: &str, zone: &str) -> Result<Schedule, ServeError> {
-        let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
         let wrong = |why: String| ServeError::Schedule { expression: expression.to_owned(), why };
-        let cron = parser.parse(expression).map_err(|error| wrong(error.to_string()))?;
+        let cron = parse_cron(expression).map_err(wrong)?;
         let zone: Tz = zone.parse().map_err(|_| ServeError::Zone { zone: zone.to_owned() })?;
-        let schedule = Schedule { cron, zone, text: format!("{expression} {zone}") };
-        // Rejects an expression that is never due, such as 30 February.
-        match schedule.next(crate::clock::now_ms()) {
-            Some(_) => Ok(schedule),
-            None => Err(wrong("no such day ever comes".to_owned())),
-        }
+        Ok(Schedule { cron, zone, text: format!("{expression} {zone}") })
     }
 
     /// Returns the first tick after this time, epoch milliseconds; `None` if there is none.

@@ -15,9 +15,9 @@ use reqwest::{
 use tokio::{sync::Mutex, time::Instant};
 
 use super::{
-    error::SettingsError,
     proxies::Proxies,
     settings::{AuthForm, KeyReader, SourceSettings, USER_AGENT},
+    settings_error::SettingsError,
     transport::cause_of,
 };
 use crate::redact::ApiKey;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::model::{Fault, RunReason, format_ms};
+use super::{settings_error::SettingsError, tls_problem::TlsProblem};
+use crate::model::{Fault, RunReason, format_ms, format_second};
 
 /// Why a request, or a walk through the pages of a list, failed. Retries are used up, or would not help.
 #[derive(Debug, Error)]
@@ -46,8 +47,10 @@ pub enum SourceError {
     Redirected { status: u16, location: String, url: String },
 
     /// No answer or server errors in all attempts: try later.
-    #[error("{} {url} in {}: {last}", last.verb(), attempts_of(*attempts))]
-    Unreachable { url: String, attempts: u32, last: Failure },
+    /// `answered_ms` is when the service last answered in this run, in epoch milliseconds by this machine; `None` if it
+    /// did not, or if it is not known.
+    #[error("{} {url} in {}: {last}{}", last.verb(), attempts_of(*attempts), answered_until(*answered_ms))]
+    Unreachable { url: String, attempts: u32, last: Failure, answered_ms: Option<i64> },
 
     /// The answers of all attempts are not pages: check the address and the proxies.
     #[error("the answer to {url} is not a page, in {}: {last}", attempts_of(*attempts))]
@@ -86,7 +89,38 @@ fn body_of(message: &str) -> String {
     }
 }
 
+/// Returns the end of an error about a service that answered before.
+fn answered_until(answered_ms: Option<i64>) -> String {
+    answered_ms.map(|at_ms| format!("; the service answered until {}", format_second(at_ms))).unwrap_or_default()
+}
+
 impl SourceError {
+    /// Adds to an error without an answer when the service last answered in this run, in epoch milliseconds.
+    #[must_use]
+    pub fn after_answer(mut self, last_answer_ms: Option<i64>) -> SourceError {
+        if let SourceError::Unreachable {
+            last: Failure::Connect { .. } | Failure::TimedOut { .. }, answered_ms, ..
+        } = &mut self
+        {
+            *answered_ms = last_answer_ms;
+        }
+        self
+    }
+
+    /// Describes the error without the address of the request, if it is not about this request alone: the same for
+    /// every window of an outage.
+    pub fn cause_of_outage(&self) -> Option<String> {
+        match self {
+            SourceError::Unreachable { attempts, last, answered_ms, .. } => Some(format!(
+                "{} the service in {}: {last}{}",
+                last.verb(),
+                attempts_of(*attempts),
+                answered_until(*answered_ms)
+            )),
+            _ => None,
+        }
+    }
+
     /// Returns true if every further request of the run would fail too.
     pub fn ends_the_run(&self) -> bool {
         matches!(
@@ -138,6 +172,7 @@ impl Fault for SourceError {
                 "check --base-url, with its path: it is the address before /v1/responses. If the environment is new and the service answers \
                  404 for empty lists, try again when it has a survey"
             }
+            SourceError::Unreachable { answered_ms: Some(_), .. } => OUTAGE,
             SourceError::Unreachable { last: Failure::Tls { problem, .. }, .. } if problem.is_certificate() => {
                 CERTIFICATE
             }
@@ -164,6 +199,8 @@ impl Fault for SourceError {
 
 const CERTIFICATE: &str = "if your own authority or a company's proxy signed it, name a PEM file with the certificates of all \
     trusted authorities in the environment variable SSL_CERT_FILE";
+const OUTAGE: &str = "the address and the key are right, so the service or the network is down: run the same command again later; \
+    it resumes";
 const CONNECTION: &str = "check the address (https:// or http://, host, port) and the network; if this machine reaches the internet \
     through a proxy, name it in the environment variable HTTPS_PROXY; then run the same command again";
 
@@ -434,64 +471,11 @@ impl Failure {
     /// Builds the error of a request whose last attempt ended with this failure.
     pub(super) fn give_up(self, url: String, attempts: u32) -> SourceError {
         if self.is_silence() {
-            SourceError::Unreachable { url, attempts, last: self }
+            SourceError::Unreachable { url, attempts, last: self, answered_ms: None }
         } else {
             SourceError::BadAnswer { url, attempts, last: self }
         }
     }
-}
-
-/// A TLS problem that persists until somebody fixes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum TlsProblem {
-    #[error("its certificate has expired")]
-    Expired,
-    #[error("its certificate is not valid yet: this machine's clock may be wrong")]
-    NotYetValid,
-    #[error("its certificate is signed by an authority that this machine does not know")]
-    UnknownAuthority,
-    #[error("its certificate is for another name")]
-    OtherName,
-    #[error("its certificate cannot be used")]
-    BadCertificate,
-    #[error("it does not speak TLS: the port may be one for plain http")]
-    NotTls,
-    #[error("it refuses this program's TLS")]
-    Refused,
-}
-
-impl TlsProblem {
-    /// Returns true if the service's certificate is the problem.
-    pub fn is_certificate(self) -> bool {
-        !matches!(self, TlsProblem::NotTls | TlsProblem::Refused)
-    }
-}
-
-/// An invalid setting of a source.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum SettingsError {
-    /// The address is not a URL. The message does not repeat the address, because it may contain a password.
-    #[error("the service's address is not an address: {reason}")]
-    NotAnAddress { reason: String },
-    /// The key would be sent unencrypted.
-    #[error("the service's address must be https (http is allowed on loopback only), not {scheme}://{host}")]
-    Unencrypted { scheme: String, host: String },
-    /// The address contains a user, a query or a fragment.
-    #[error("the service's address must not carry {what}")]
-    Surplus { what: &'static str },
-    /// The key is empty or not valid in a header.
-    #[error("the key from {origin} {problem}")]
-    UnusableKey { origin: String, problem: &'static str },
-    /// A variable names a proxy that cannot be used. The message does not repeat the value, because it may contain a
-    /// password.
-    #[error("the environment variable {variable} {problem}")]
-    UnusableProxy { variable: String, problem: &'static str },
-    /// A number is out of its allowed range.
-    #[error("{name} must be {requirement}")]
-    OutOfRange { name: &'static str, requirement: &'static str },
-    /// The HTTP client cannot be built.
-    #[error("cannot set up the HTTP client: {reason}")]
-    Client { reason: String },
 }
 
 /// Returns a time in milliseconds.

@@ -34,6 +34,8 @@ mod error;
 mod lists;
 mod proxies;
 mod settings;
+mod settings_error;
+mod tls_problem;
 
 #[cfg(fuzzing)]
 pub use self::header_times::retry_after_of_lines;
@@ -42,7 +44,7 @@ pub use self::{
     client::install_crypto,
     download::{DownloadOutcome, DownloadRequest, DownloadSink, host_of},
     download_start::{DownloadStart, PartialDownload},
-    error::{Failure, LoopCause, SettingsError, SourceError, Stop, TlsProblem},
+    error::{Failure, LoopCause, SourceError, Stop},
     gate::{LearnedRate, RequestWait, WaitReason},
     lists::NotFoundEnd,
     page_memory::PageReservation,
@@ -51,6 +53,8 @@ pub use self::{
     purge::{PURGE_DELETIONS_MAX, PurgeAnswer, PurgeRequest},
     service::Source,
     settings::{AuthForm, KeyReader, KnownLists, SourceSettings, checked_address},
+    settings_error::SettingsError,
+    tls_problem::TlsProblem,
     transport::{Reply, Transport},
     users::{UpsertOutcome, Upserted, UserAnswer},
     walk::{Answer, Page, Walk, WalkStep},

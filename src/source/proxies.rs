@@ -6,7 +6,7 @@ use std::{fmt, sync::Arc};
 use hyper_util::client::proxy::matcher::Matcher;
 use reqwest::{ClientBuilder, Proxy, Url};
 
-use super::{address::is_loopback, error::SettingsError};
+use super::{address::is_loopback, settings_error::SettingsError};
 use crate::redact::ApiKey;
 
 /// Schemes of proxy addresses.

@@ -147,6 +147,12 @@ impl Source {
         self.inner.wire.clock.now_ms(Instant::now())
     }
 
+    /// Returns when the service last answered a request, with whatever status, in epoch milliseconds by this machine.
+    /// `None` before the first answer.
+    pub fn last_answer_ms(&self) -> Option<i64> {
+        self.inner.wire.counters.last_answer_ms()
+    }
+
     /// Returns the counts of the run's requests so far.
     pub fn request_stats(&self) -> RequestStats {
         self.inner.wire.counters.snapshot()

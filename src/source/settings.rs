@@ -7,12 +7,8 @@ use reqwest::Url;
 use tokio::time::Instant;
 
 use super::{
-    address::is_loopback,
-    backoff::Backoff,
-    error::{SettingsError, SourceError},
-    lists::NotFoundEnd,
-    proxies::Proxies,
-    transport::Transport,
+    address::is_loopback, backoff::Backoff, error::SourceError, lists::NotFoundEnd, proxies::Proxies,
+    settings_error::SettingsError, transport::Transport,
 };
 use crate::{
     clock::Clock,

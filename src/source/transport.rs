@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use reqwest::{Client, Request};
 use rustls::{CertificateError, Error as TlsError};
 
-use super::error::{Failure, TlsProblem};
+use super::{error::Failure, tls_problem::TlsProblem};
 
 /// An answer whose body has not been read yet.
 pub type Reply = reqwest::Response;

@@ -4,7 +4,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, OnceLock, PoisonError},
+    sync::{
+        Mutex, OnceLock, PoisonError,
+        atomic::{AtomicI64, Ordering},
+    },
     time::Duration,
 };
 
@@ -22,12 +25,13 @@ use super::{
     body::{self, BodyLimits, content_type},
     client::{self, Credentials, SentKey},
     envelope::{self, Envelope},
-    error::{Failure, Rejection, SettingsError, SourceError, Trouble, millis},
+    error::{Failure, Rejection, SourceError, Trouble, millis},
     gate::{Gate, Permit},
     header_times::{self, ServiceClock},
     lists::{ListsSeen, SurveysPath},
     proxies::Proxies,
     settings::SourceSettings,
+    settings_error::SettingsError,
     transport::{Reply, Transport},
 };
 use crate::{
@@ -144,6 +148,9 @@ impl Wire {
             }
         };
         let ms = millis(started.elapsed());
+        if tally.status.is_some() {
+            self.counters.note_answer(self.machine_clock.now_ms());
+        }
         let (status, bytes, url) = (tally.status.unwrap_or(0), tally.read_bytes, &call.shown);
         match &outcome {
             _ if call.is_about_person() => tracing::debug!(status, ms, bytes, method = %call.method(), url),
@@ -339,26 +346,40 @@ pub struct RequestStats {
 
 /// The request counts of the run so far.
 #[derive(Debug, Default)]
-pub(super) struct Counters(Mutex<RequestStats>);
+pub(super) struct Counters {
+    stats: Mutex<RequestStats>,
+    /// When the newest answer came, with whatever status, in epoch milliseconds by this machine; 0 for none.
+    answered_ms: AtomicI64,
+}
 
 impl Counters {
     /// Counts a request that ended. `status` is `None` if no answer came: the request failed or was cancelled.
     pub fn count(&self, status: Option<u16>, bytes: usize, is_tie_probe: bool) {
-        let mut stats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stats = self.stats.lock().unwrap_or_else(PoisonError::into_inner);
         stats.total += 1;
         stats.ties_probed += u64::from(is_tie_probe);
         *stats.by_status.entry(status.unwrap_or(0)).or_default() += 1;
         stats.bytes = stats.bytes.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
     }
 
+    /// Records that an answer came now, in epoch milliseconds.
+    pub fn note_answer(&self, now_ms: i64) {
+        self.answered_ms.store(now_ms, Ordering::Relaxed);
+    }
+
+    /// Returns when the newest answer came, in epoch milliseconds; `None` before the first.
+    pub fn last_answer_ms(&self) -> Option<i64> {
+        Some(self.answered_ms.load(Ordering::Relaxed)).filter(|at_ms| *at_ms > 0)
+    }
+
     /// Returns true if any request of the run was answered, with whatever status.
     pub fn has_answers(&self) -> bool {
-        let stats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let stats = self.stats.lock().unwrap_or_else(PoisonError::into_inner);
         stats.by_status.keys().any(|status| *status != 0)
     }
 
     pub fn snapshot(&self) -> RequestStats {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

@@ -1,10 +1,14 @@
 //! The health of the syncs: a list of reasons. Each reason has a stable code and a sentence.
 
-use std::{fmt, time::Duration};
+use std::{fmt, path::PathBuf, time::Duration};
 
 use serde::{Serialize, Serializer, ser::SerializeStruct as _};
 
-use crate::{config::Settings, pipeline::RunReason};
+use crate::{
+    config::{ArchiveChoice, Settings},
+    model::WarehouseKind,
+    pipeline::RunReason,
+};
 
 use super::{LagCheck, RunSummary, Status};
 
@@ -18,6 +22,12 @@ const DELIVERIES_WAITING: &str = "deliveries_waiting";
 const REPORT_FAILED: &str = "report_failed";
 const WAREHOUSE_MISSING: &str = "warehouse_missing";
 const STATUS_UNREADABLE: &str = "standing_unknown";
+/// Hint for a missing warehouse if there is an archive.
+const REPLAY_BUILDS: &str = "run `studysync replay`: it builds the warehouse from the archive, without requests and with the \
+                             earlier versions of answers; a sync builds it with requests";
+/// Hint for a missing warehouse if there is no archive.
+const SYNC_BUILDS: &str =
+    "the next sync pulls every range again, with requests; there is no archive for `studysync replay`";
 /// The default of the allowed lag: a nightly run that is two hours late.
 pub const MAX_LAG: Duration = Duration::from_secs(26 * 3600);
 
@@ -38,6 +48,20 @@ pub struct HealthReason {
 impl HealthReason {
     fn new(code: &'static str, is_failing: bool, text: String) -> HealthReason {
         HealthReason { code, is_failing, text, hint: None }
+    }
+
+    /// Returns a reason for each configured warehouse without a file or folder. `has_coverage` is true if the
+    /// checkpoints cover any range: before the first scan no warehouse is missing, and the list is empty.
+    pub fn missing_warehouses(settings: &Settings, has_coverage: bool) -> Vec<HealthReason> {
+        let has_archive = settings.archive != ArchiveChoice::Nothing && settings.archive_root.exists();
+        let hint = if has_archive { REPLAY_BUILDS } else { SYNC_BUILDS };
+        let missing = settings.warehouse.paths.iter().filter(|(_, path)| has_coverage && !path.exists());
+        let reason = |(kind, path): (&WarehouseKind, &PathBuf)| {
+            let text =
+                format!("there is no {} warehouse at {}: it is new here, or was lost", kind.name(), path.display());
+            HealthReason { hint: Some(hint.to_owned()), ..HealthReason::new(WAREHOUSE_MISSING, true, text) }
+        };
+        missing.map(reason).collect()
     }
 }
 
@@ -113,8 +137,8 @@ impl Serialize for Health {
 impl Health {
     /// Derives the health from the status by the rules.
     pub fn new(status: &Status, settings: &Settings, rules: HealthRules) -> Health {
-        let mut health = Health::default();
-        health.add_missing_warehouses(status, settings);
+        let reasons = HealthReason::missing_warehouses(settings, !status.scopes.is_empty());
+        let mut health = Health { reasons };
         health.add_runs(status, rules);
         health.add_lags(status, settings, rules);
         if let Some(why) = status.serve.as_ref().and_then(|serve| serve.report_error.as_ref()) {
@@ -183,17 +207,6 @@ impl Health {
         self.reasons.push(HealthReason { hint, ..HealthReason::new(REPORT_FAILED, true, text) });
     }
 
-    /// Adds a reason for each configured warehouse without a file or folder, if runs have filled one before.
-    fn add_missing_warehouses(&mut self, status: &Status, settings: &Settings) {
-        let paths = settings.warehouse.paths.iter().filter(|(_, path)| status.has_succeeded && !path.exists());
-        self.reasons.extend(paths.map(|(kind, path)| {
-            let text = format!("there is no {} warehouse at {}: it is new here, or was lost", kind.name(), path.display());
-            let hint = "run `studysync replay`: it builds the warehouse from the archive, without requests and with the \
-                        earlier versions of answers; a sync builds it with requests";
-            HealthReason { hint: Some(hint.to_owned()), ..HealthReason::new(WAREHOUSE_MISSING, true, text) }
-        }));
-    }
-
     /// Adds the newest unresolved failure, and the findings of the last run.
     fn add_runs(&mut self, status: &Status, rules: HealthRules) {
         let Some(last) = &status.last_ended else {
@@ -228,7 +241,8 @@ impl Health {
     }
 }
 
-/// Returns true if `serve` retries a run with this reason before the next scheduled run.
-fn is_retried(reason: RunReason) -> bool {
+/// Returns true if another attempt of a run with this reason may succeed, so that `serve` retries it before the next
+/// scheduled run.
+pub fn is_retried(reason: RunReason) -> bool {
     !matches!(reason, RunReason::KeyRefused | RunReason::Configuration)
 }

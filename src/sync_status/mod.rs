@@ -10,7 +10,7 @@ mod proofs;
 mod runs;
 mod status;
 
-pub use health::{BEHIND, Health, HealthReason, HealthRules, HealthSummary, MAX_LAG, reason_codes};
+pub use health::{BEHIND, Health, HealthReason, HealthRules, HealthSummary, MAX_LAG, is_retried, reason_codes};
 pub use lag::{LagCheck, PresentTime, ScopeStatus, StreamLag, TimeRange, is_selected, lag_secs, stream_lags};
 pub use proofs::{IntervalState, ProofStatus, proofs};
 pub use runs::{FailedRun, Run, RunStatus, RunSummary};

@@ -51,6 +51,9 @@ pub struct ProofStatus {
     /// `ends` in words.
     #[serde(skip)]
     pub end_words: Vec<String>,
+    /// `start` and `end` in epoch milliseconds.
+    #[serde(skip)]
+    pub window: Window,
 }
 
 /// Returns the proofs of the selected streams in a range; `None` stands for the whole coverage. `covered` are the
@@ -117,6 +120,7 @@ impl ProofStatus {
             ends: Vec::new(),
             scan_id: None,
             end_words: Vec::new(),
+            window,
         }
     }
 

@@ -183,6 +183,9 @@ pub struct CopyStatus {
 pub struct ServeStatus {
     /// True if a `serve` process runs now.
     pub is_running: bool,
+    /// True if the configuration has settings of `[serve]`.
+    #[serde(skip)]
+    pub is_configured: bool,
     /// The cron expression and its time zone, or "off".
     pub schedule: String,
     pub next_run: Option<String>,
@@ -208,6 +211,7 @@ impl ServeStatus {
         let is_running = Inbox::lock(&settings.state_path)?.is_none();
         Ok(Some(ServeStatus {
             is_running,
+            is_configured: settings.serve.is_configured,
             schedule: schedule.expression,
             // A stopped `serve` starts no run.
             next_run: schedule.next_ms.filter(|_| is_running).map(format_second),

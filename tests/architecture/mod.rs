@@ -142,7 +142,7 @@ const CRATE_HOMES: &[(&str, &[&str])] = &[
     ("hyper", &["serve"]),
     ("hyper_util", &["serve", "source/proxies.rs"]),
     ("http_body_util", &["serve"]),
-    ("croner", &["serve"]),
+    ("croner", &["serve", "config/serve.rs"]),
     ("chrono_tz", &["serve", "model/time_zone.rs"]),
     ("maud", &["report", "serve"]),
     ("tracing_subscriber", &["telemetry", "otlp"]),

@@ -90,3 +90,38 @@ fn first_guesses_at_help_and_schema_work() {
     let unknown = bare(&place, &["schema", "response"]).expect(2);
     assert!(unknown.stderr.contains("did you mean 'responses'?"), "{}", unknown.stderr);
 }
+
+#[test]
+fn wrong_values_are_refused_when_the_file_is_read() {
+    let service = Service::start(small(100, 5));
+    let mut place = Place::new(&service).with_config("[serve]\nschedule = \"0 25 * * *\"\n");
+    let refused = place.run(&["sync"]).expect(2);
+    assert!(refused.stderr.contains("line 2: [serve] schedule: '0 25 * * *' is not a time"), "{}", refused.stderr);
+    place = place.with_config("[serve]\ntimezone = \"Mars/Olympus\"\n");
+    let refused = place.run(&["sync"]).expect(2);
+    assert!(refused.stderr.contains("line 2: [serve] timezone: there is no zone"), "{}", refused.stderr);
+    place = place.with_config("");
+    place.set_base_url(format!("{}/v1/responses/", service.base_url()));
+    let refused = place.run(&["sync"]).expect(2);
+    assert!(refused.stderr.contains("--base-url: leave out /v1/responses at its end"), "{}", refused.stderr);
+    place = place.with_config("[service]\nbase_url = \"http://127.0.0.1:1/v1/themes\"\n");
+    let refused = bare(&place, &["plan"]).expect(2);
+    assert!(refused.stderr.contains("line 2: [service] base_url: leave out /v1/themes"), "{}", refused.stderr);
+}
+
+#[test]
+fn an_ignored_variable_names_the_nearest_known_one() {
+    let service = Service::start(small(100, 5));
+    for (name, meant) in
+        [("STUDYSYNC_APIKEY", "STUDYSYNC_API_KEY"), ("STUDYSYNC_BASEURL", "STUDYSYNC_SERVICE_BASE_URL")]
+    {
+        let warned = by_variables(&service).with_env(name, "x").run(&["plan"]).expect(0);
+        let warning = format!("{name} is ignored: no setting has this name; did you mean {meant}?");
+        assert_eq!(warned.stderr.matches(&warning).count(), 1, "{}", warned.stderr);
+    }
+    // Names of other programs with the same prefix, and the variables of a notification.
+    for name in ["STUDYSYNC_SEEDS", "STUDYSYNC_WRITE", "STUDYSYNC_EVENT", "STUDYSYNC_SERVICE_HOST"] {
+        let quiet = by_variables(&service).with_env(name, "1").run(&["plan"]).expect(0);
+        assert!(!quiet.stderr.contains("is ignored"), "{}", quiet.stderr);
+    }
+}

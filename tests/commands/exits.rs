@@ -362,3 +362,25 @@ fn a_deadline_does_not_hide_an_unreachable_service() {
     assert!(text.words().contains(&format!("health FAILING: {}", run["why"].as_str().unwrap())), "{text:?}");
     assert_eq!(text.stdout.matches("hint: ").count(), 1, "{text:?}");
 }
+
+#[test]
+fn an_outage_is_one_line_for_each_stream() {
+    let service = Service::start(small(2_000, 60));
+    service.control().merge_faults(serde_json::json!({"latency": {"ms": 150}})).unwrap();
+    let place = Place::new(&service).without_parquet().with_config("[streams.responses]\npage_rows = 10\n");
+    let run = place.spawn(&["backfill", "--from", &days_ago(60)]);
+    let started = std::time::Instant::now();
+    while service.log().iter().filter(|entry| entry.path == "/v1/responses").count() < 12 {
+        assert!(started.elapsed().as_secs() < 60, "no request");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    service.stop();
+    let done = Done::from(run.wait_with_output().unwrap()).expect(1);
+    assert!(done.stderr.contains("; the service answered until 20"), "{}", done.stderr);
+    assert!(done.stderr.contains("hint: the address and the key are right"), "{}", done.stderr);
+    assert!(!done.stderr.contains("HTTPS_PROXY"), "{}", done.stderr);
+    let failed = done.stderr.lines().filter(|line| line.contains("FAILED responses ")).collect::<Vec<_>>();
+    assert_eq!(failed.len(), 1, "{}", done.stderr);
+    assert!(failed[0].contains(" windows: cannot reach the service in "), "{}", failed[0]);
+    assert_eq!(done.stderr.matches("the window failed").count(), 1, "{}", done.stderr);
+}

@@ -115,3 +115,48 @@ fn plan_refuses_another_service() {
     let refused = place.run(&["plan"]).expect(2);
     assert!(refused.stderr.contains("belongs to base_url"), "{}", refused.stderr);
 }
+
+#[test]
+fn plan_and_check_name_a_missing_warehouse() {
+    let service = Service::start(small(2_000, 40));
+    let place = Place::new(&service).without_parquet();
+    assert!(planned(&place, &[])["reasons"].as_array().unwrap().is_empty(), "no run has filled a warehouse");
+    place.run(&["check"]).expect(0);
+    place.run(&["backfill", "--from", &days_ago(40)]).expect(0);
+    let place = place.with_parquet();
+    let status = place.run(&["status", "--json"]).expect(0).json();
+    let reason = &status["reasons"][0];
+    assert_eq!(reason["code"], "warehouse_missing", "{status}");
+    let plan = planned(&place, &[]);
+    assert_eq!(plan["reasons"][0], *reason, "one fact in one place");
+    let text = place.run(&["plan"]).expect(0).stdout;
+    assert!(text.starts_with("there is no parquet warehouse at "), "{text}");
+    assert!(text.find("`studysync replay`").unwrap() < text.find(" would send\n").unwrap(), "{text}");
+    let check = place.run(&["check"]).expect(1).stdout;
+    assert!(check.contains("FAIL warehouse") && check.contains(reason["text"].as_str().unwrap()), "{check}");
+    assert!(check.contains("`studysync replay`") && !check.contains("can create"), "{check}");
+    let report = place.run(&["sync", "--json"]).json();
+    assert_is_close("requests", &plan["total"]["requests"], &report["requests"]["total"]);
+    std::fs::remove_file(place.duckdb()).unwrap();
+    let plan = planned(&place, &[]);
+    assert!(plan["reasons"][0]["text"].as_str().unwrap().contains("duckdb"), "{plan}");
+    place.run(&["replay"]).expect(0);
+    let plan = planned(&place, &[]);
+    assert!(plan["reasons"].as_array().unwrap().is_empty() && plan["total"]["requests"].as_u64() < Some(10), "{plan}");
+    // Without an archive only a sync can fill the warehouse.
+    std::fs::remove_file(place.duckdb()).unwrap();
+    let place = place.without_archive();
+    let text = place.run(&["plan"]).expect(0).stdout;
+    assert!(text.contains("there is no archive") && !text.contains("run `studysync replay`"), "{text}");
+}
+
+#[test]
+fn a_sparse_history_is_estimated_within_a_factor_of_three() {
+    let service = Service::start(small(400, 700));
+    let place = Place::new(&service).without_parquet();
+    let plan = planned(&place, &["--probe", "--from", &days_ago(700)]);
+    let report = place.run(&["backfill", "--json", "--from", &days_ago(700)]).json();
+    let (planned, sent) = (&plan["total"]["requests"], &report["requests"]["total"]);
+    let (planned, sent) = (planned.as_u64().unwrap(), sent.as_u64().unwrap());
+    assert!(planned <= 3 * sent && sent <= 3 * planned, "planned {planned}, came to {sent}");
+}

@@ -47,6 +47,13 @@ fn health_queries_a_running_serve() {
     serving.stop();
     let gone = place.run(&["health", "--listen", &address]).expect(1);
     assert!(gone.stderr.contains(&format!("no answer from {address}")), "{}", gone.stderr);
+    assert!(gone.stderr.contains("hint:") && gone.stderr.contains("`studysync status`"), "{}", gone.stderr);
+    place.run(&["sync"]).expect(0);
+    assert!(place.run(&["status"]).expect(0).words().contains("`serve` is NOT RUNNING"));
+    // Without [serve], runs come from another scheduler.
+    let place = place.with_config(ALL_FLAGS);
+    let status = place.run(&["status"]).expect(0).words();
+    assert!(!status.contains("NOT RUNNING") && status.contains("the configuration has no [serve]"), "{status}");
 }
 
 #[test]

@@ -92,6 +92,39 @@ fn a_run_without_requests_counts_as_no_recovery() {
 }
 
 #[test]
+fn a_failure_is_notified_after_so_many_failed_runs() {
+    let service = Service::start(small(60, 3));
+    let receiver = Receiver::start();
+    let place = place_for(&service, &webhook(&receiver, "after_failures = 3\n"));
+    let run = |code| {
+        place.run(&["sync"]).expect(code);
+        events(&receiver.take()).into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert!(run(0).is_empty());
+    let archive = place.path("archive");
+    let (kept, broken) = (place.path("kept"), || std::fs::write(&archive, "a file").unwrap());
+    let mend = || {
+        std::fs::remove_file(&archive).unwrap();
+        std::fs::rename(&kept, &archive).unwrap();
+    };
+    std::fs::rename(&archive, &kept).unwrap();
+    broken();
+    assert!(run(1).is_empty() && run(1).is_empty(), "two attempts failed");
+    mend();
+    assert!(run(0).is_empty(), "the failure was not told, so its end is not either");
+    std::fs::rename(&archive, &kept).unwrap();
+    broken();
+    assert!(run(1).is_empty() && run(1).is_empty());
+    assert_eq!(run(1), ["failed"], "the third failed run in a row");
+    mend();
+    assert_eq!(run(0), ["recovered"]);
+    // No repetition helps against a refused key.
+    let place = with_wrong_key(place);
+    place.run(&["sync"]).expect(4);
+    assert_eq!(events(&receiver.take()), ["failed"]);
+}
+
+#[test]
 fn only_the_configured_events_are_notified() {
     let service = Service::start(small(60, 3));
     let receiver = Receiver::start();

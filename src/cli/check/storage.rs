@@ -16,6 +16,8 @@ use crate::{
     files::{self, FileAccess, refusal_hint},
     model::{Fault, WarehouseKind},
     pipeline::{self, PipelineError, Session, System},
+    state::State,
+    sync_status::HealthReason,
 };
 
 use super::super::{
@@ -56,10 +58,18 @@ pub(super) fn archive(settings: &Settings) -> Finding {
 }
 
 /// Checks the configured warehouses and the folder of the copy for readers. Opens the warehouses that exist; for the
-/// others, only checks that they could be created.
+/// others, only checks that they could be created. After runs, a missing warehouse is a problem.
 pub(super) fn warehouse(settings: &Settings) -> Finding {
     if let Err(error) = settings.require_warehouse() {
         return Finding::error("warehouse", error);
+    }
+    let covered = State::open_if_current(&settings.state_path)
+        .and_then(|state| state.map_or(Ok(Vec::new()), |state| state.covered_scopes()));
+    // The check of the state reports a state file that cannot be read.
+    let has_coverage = covered.is_ok_and(|covered| !covered.is_empty());
+    let missing = HealthReason::missing_warehouses(settings, has_coverage).into_iter().next();
+    if let Some(HealthReason { text, hint, .. }) = missing {
+        return Finding::problem("warehouse", text, hint.unwrap_or_default(), 1);
     }
     let mut existing = settings.clone();
     existing.warehouse.paths.retain(|_, path| path.exists());

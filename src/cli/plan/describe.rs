@@ -9,12 +9,13 @@ use crate::{
     model::{Ties, format_duration, format_ms, format_second},
     plan::{Estimate, PlannedWindow},
     report::format,
+    sync_status::HealthReason,
 };
 
 use super::{
     super::{
         printer::{counted, counted_grouped, scope_name},
-        terminal::FixedTable,
+        terminal::{FixedTable, styled_hint},
     },
     cost::{PlannedUsers, SpeedBasis, Total},
 };
@@ -24,7 +25,12 @@ const TABLE: FixedTable<'_> =
 
 /// Returns the plan as text. `with_windows` lists every window.
 pub(super) fn describe(plan: &Plan, with_windows: bool) -> String {
-    let mut text = format!("{}\n", total(plan));
+    let missing = plan.reasons.iter().map(|reason| {
+        let hint = reason.hint.as_ref().map(|hint| format!("{} {hint}\n", styled_hint("hint:"))).unwrap_or_default();
+        format!("{}\n{hint}", reason.text)
+    });
+    let mut text = missing.collect::<String>();
+    text.push_str(&format!("{}\n", total(plan)));
     text.push_str(&plan.wait.as_ref().map(rate_limit).unwrap_or_default());
     if let (Some(rate), Some(basis)) = (plan.requests_per_sec, plan.speed_from) {
         text.push_str(&format!("{rate:.1} requests per second: {}\n", basis.description()));
@@ -178,6 +184,8 @@ pub(super) struct Plan {
     pub command: &'static str,
     /// The service's time. If it is unknown, it is estimated from this machine's clock.
     pub now: String,
+    /// The warehouses that are new or were lost, as in `status`. For them the run pulls everything again.
+    pub reasons: Vec<HealthReason>,
     /// The wait before the first request; `None` if no wait remains.
     #[serde(flatten)]
     pub wait: Option<RateLimitWait>,

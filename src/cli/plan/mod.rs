@@ -14,6 +14,7 @@ use crate::{
     pipeline::{self, Sample, ScopeBacklog},
     plan::{Cutter, estimate, minutes},
     state::{State, StateError},
+    sync_status::HealthReason,
 };
 
 use super::{
@@ -27,7 +28,8 @@ use describe::{Plan, PlannedStream, RateLimitWait};
 
 /// Shows what `sync` or `backfill` would request; sends nothing.
 ///
-/// With --from it plans a backfill. Records, requests and minutes are estimated from earlier runs. For ranges that no
+/// With --from it plans a backfill. Names a warehouse that is new or was lost, for which the run pulls everything again
+/// and `replay` needs no request. Records, requests and minutes are estimated from earlier runs. For ranges that no
 /// run has read, --probe requests a sample from the service, with 6 to 36 requests per stream.
 ///
 /// Exit codes: 0 planned; 1 the checkpoints cannot be read, or the service does not answer to --probe; 2 usage or
@@ -127,7 +129,11 @@ fn plan(args: &PlanArgs, settings: &Settings, context: &Context) -> Result<Plan,
     }
     let stored = StoredValues::read(state.as_ref(), settings)?;
     let backfill = |now_ms: i64| args.from.map(|from| Window::new(from, args.to.unwrap_or(now_ms)));
-    let backlog_at = |now_ms: i64| Ok(pipeline::backlog(settings, state.as_ref(), backfill(now_ms), now_ms)?);
+    let has_coverage = state.as_ref().map(|state| state.covered_scopes()).transpose()?.is_some_and(|of| !of.is_empty());
+    let reasons = HealthReason::missing_warehouses(settings, has_coverage);
+    // A run into an empty warehouse pulls everything again, because a range is complete if every warehouse has it.
+    let backlog = if reasons.is_empty() { pipeline::backlog } else { pipeline::rebuild_backlog };
+    let backlog_at = |now_ms: i64| Ok(backlog(settings, state.as_ref(), backfill(now_ms), now_ms)?);
     let mut probed = if args.probe { Some(probe(settings, context, backlog_at)?) } else { None };
     let now_ms = probed.as_ref().map_or(stored.service_ms, |probed| probed.now_ms);
     let (backlog, samples) = match &mut probed {
@@ -141,11 +147,16 @@ fn plan(args: &PlanArgs, settings: &Settings, context: &Context) -> Result<Plan,
         .into_iter()
         .map(|backlog| planned_stream(backlog, samples.next().flatten(), requests_per_sec, stored.ties))
         .collect();
-    let users = settings.users.is_enabled.then(|| planned_users(settings, state.as_ref(), now_ms)).flatten();
+    let users = settings
+        .users
+        .is_enabled
+        .then(|| planned_users(settings, state.as_ref().filter(|_| reasons.is_empty()), now_ms))
+        .flatten();
     let users = users.map(|users| PlannedUsers { minutes: minutes(users.due, requests_per_sec), ..users });
     Ok(Plan {
         command: if args.from.is_some() { "backfill" } else { "sync" },
         now: format_second(now_ms),
+        reasons,
         wait: stored.wait,
         total: Total::of(streams.iter().map(|stream| &stream.estimate), users.as_ref(), requests_per_sec),
         under_way: stored.unfinished_scans,

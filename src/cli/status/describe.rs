@@ -130,6 +130,10 @@ fn lags(status: &Status) -> String {
 fn next_run(status: &Status) -> String {
     match &status.serve {
         None => "not known: cron or another scheduler starts runs, not `serve`".to_owned(),
+        Some(serve) if !serve.is_running && !serve.is_configured => {
+            let last = serve.last_run.as_ref().map(|at| format!(" since its run of {at}")).unwrap_or_default();
+            format!("not known: `serve` does not run{last}, and the configuration has no [serve]")
+        }
         Some(serve) if !serve.is_running => {
             format!("`serve` is NOT RUNNING, so its schedule {} starts none", serve.schedule)
         }

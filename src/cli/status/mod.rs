@@ -36,9 +36,10 @@ use proofs::describe_range;
 /// also the measured behaviour of the service. Sends no request. The health has the rules of notifications and of
 /// `serve`; max_lag under `[serve]` sets the allowed lag.
 ///
-/// With --from and --to the command shows each interval of that range: since when it is complete, when it was last
-/// read, with which optional parts, and how many records it had. It also shows the proof: the scan, its number of
-/// pages, and how the service marked the end. `verify` compares the range with the service.
+/// With --from and --to the command first says if anything is missing in that range. Then it shows each interval:
+/// since when it is complete, when it was last read, with which optional parts, and how many records it had. It also
+/// shows the proof: the scan, its number of pages, and how the service marked the end. Many neighbours are joined.
+/// `verify` compares the range with the service.
 ///
 /// With --max-lag the command first lists the streams with a larger lag, and exits with code 3, for monitors.
 ///
@@ -92,7 +93,10 @@ pub(super) fn run(args: &StatusArgs, context: Context) -> Result<u8, CommandErro
     complete(&mut status, args, &settings, &state)?;
     let health = Health::new(&status, &settings, rules(args, &settings, &status));
     let screen = Screen { status, health };
-    context.printer.print_value(args.json, &screen, if range.is_some() { describe_range } else { describe })?;
+    context.printer.print_value(args.json, &screen, |screen| match range {
+        Some(range) => describe_range(screen, range),
+        None => describe(screen),
+    })?;
     let is_well = screen.status.lag.as_ref().is_none_or(LagCheck::is_within_limit);
     Ok(if warn_of_unknown_surveys(&settings) || !is_well { 3 } else { 0 })
 }

@@ -147,6 +147,7 @@ impl Lane {
                     url: "/v2/users".to_owned(),
                     attempts: 1,
                     last: failure,
+                    answered_ms: None,
                 });
                 Ok(Progress::NextRow)
             }
@@ -302,6 +303,6 @@ fn error_of_not_sent(failure: Failure) -> SourceError {
         Failure::Status { status: status @ (401 | 403), .. } => {
             SourceError::Forbidden { status, url, message: String::new(), is_html: false }
         }
-        last => SourceError::Unreachable { url, attempts: 1, last },
+        last => SourceError::Unreachable { url, attempts: 1, last, answered_ms: None },
     }
 }

@@ -386,6 +386,7 @@ impl Pull {
     /// Ends a failed pull, and returns the reason. Keeps the pages for the next run, or discards them if the window
     /// has to be cut or read again from its first page.
     async fn give_up(self, error: SourceError) -> PullError {
+        let error = error.after_answer(self.context.source.last_answer_ms());
         let keeps_pages = !matches!(
             error,
             SourceError::TooLarge { .. } | SourceError::TokensDie { .. } | SourceError::Looping { .. }

@@ -28,6 +28,27 @@ pub fn backlog(
     backfill: Option<Window>,
     now_ms: i64,
 ) -> Result<Vec<ScopeBacklog>, StateError> {
+    backlog_with(settings, state, backfill, now_ms, true)
+}
+
+/// Returns the [`backlog`] of a run into a warehouse that has no scan: everything since the earliest covered time is
+/// due. `covered` is still the stored coverage, for estimates.
+pub fn rebuild_backlog(
+    settings: &Settings,
+    state: Option<&State>,
+    backfill: Option<Window>,
+    now_ms: i64,
+) -> Result<Vec<ScopeBacklog>, StateError> {
+    backlog_with(settings, state, backfill, now_ms, false)
+}
+
+fn backlog_with(
+    settings: &Settings,
+    state: Option<&State>,
+    backfill: Option<Window>,
+    now_ms: i64,
+    is_coverage_valid: bool,
+) -> Result<Vec<ScopeBacklog>, StateError> {
     let mut all = Vec::new();
     for stream in &settings.streams {
         for scope in scopes(settings, stream) {
@@ -44,7 +65,8 @@ pub fn backlog(
                 lag_ms: i64::try_from(stream.settle.as_millis()).unwrap_or(i64::MAX),
                 rescan: stream.rescan.clone(),
             };
-            let due = due(scope, &covered, &rules, request, now_ms);
+            let valid = if is_coverage_valid { covered.as_slice() } else { &[] };
+            let due = due(scope, valid, &rules, request, now_ms);
             let page_rows = page_rows(state, stream)?;
             all.push(ScopeBacklog { scope, rules, page_rows, covered, due });
         }

@@ -207,8 +207,14 @@ impl<W: PendingWindows, S: Borrow<CompletedScan> + Send + 'static> ScanPool<W, S
     /// Records a failed window. After [`CONSECUTIVE_FAILURES_MAX`] failures, drops the windows of the stream, or ends
     /// the run if the service could not be reached.
     fn window_failed(&mut self, task: &ScanTask<W::Purpose>, error: SourceError, findings: &mut Findings) {
-        tracing::error!(window = %task.window, scope = %task.scope, %error, "the window failed");
-        findings.failures.push(failure(task.scope, task.window, &error));
+        let failure = failure(task.scope, task.window, &error);
+        let is_repeated =
+            findings.failures.last().is_some_and(|last| last.cause.is_some() && last.cause == failure.cause);
+        match is_repeated {
+            true => tracing::debug!(window = %task.window, scope = %task.scope, %error, "another window failed alike"),
+            false => tracing::error!(window = %task.window, scope = %task.scope, %error, "the window failed"),
+        }
+        findings.failures.push(failure);
         let stream = task.scope.stream;
         let consecutive = self.consecutive_failures.entry(stream).or_default();
         *consecutive += 1;
@@ -274,7 +280,8 @@ impl<W: PendingWindows, S: Borrow<CompletedScan> + Send + 'static> ScanPool<W, S
 
 /// Creates the failure of a window that the service did not deliver, with the hint of its error.
 fn failure(scope: Scope, window: Window, error: &SourceError) -> Failure {
-    Failure { hint: error.hint().map(str::to_owned), ..Failure::new(scope, window, error) }
+    let (hint, cause) = (error.hint().map(str::to_owned), error.cause_of_outage());
+    Failure { hint, cause, ..Failure::new(scope, window, error) }
 }
 
 #[cfg(test)]
