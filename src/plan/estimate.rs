@@ -46,10 +46,6 @@ pub fn estimate(mut cutter: Cutter, page_rows: u32, ties: Ties) -> Estimate {
             _ => (pages - 1).div_ceil(SAMPLE_EVERY),
         };
         let requests = pages.map(|pages| pages + probes(pages));
-        // As in the run, windows with few rows are followed by longer ones.
-        if let Some(rows) = rows {
-            cutter.learn(due.window, rows);
-        }
         windows.push(PlannedWindow { due, rows, requests });
     }
     let total = |of: fn(&PlannedWindow) -> Option<u64>| windows.iter().map(of).sum::<Option<u64>>();

@@ -149,14 +149,3 @@ fn plan_and_check_name_a_missing_warehouse() {
     let text = place.run(&["plan"]).expect(0).stdout;
     assert!(text.contains("there is no archive") && !text.contains("run `studysync replay`"), "{text}");
 }
-
-#[test]
-fn a_sparse_history_is_estimated_within_a_factor_of_three() {
-    let service = Service::start(small(400, 700));
-    let place = Place::new(&service).without_parquet();
-    let plan = planned(&place, &["--probe", "--from", &days_ago(700)]);
-    let report = place.run(&["backfill", "--json", "--from", &days_ago(700)]).json();
-    let (planned, sent) = (&plan["total"]["requests"], &report["requests"]["total"]);
-    let (planned, sent) = (planned.as_u64().unwrap(), sent.as_u64().unwrap());
-    assert!(planned <= 3 * sent && sent <= 3 * planned, "planned {planned}, came to {sent}");
-}
