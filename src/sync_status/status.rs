@@ -34,8 +34,8 @@ const RUNS_SHOWN: usize = 5;
 ///
 /// [`Status::read`] reads what `serve` shows and measures; [`Status::add_details`] reads the rest of the checkpoints.
 /// The rows of the warehouse, the waiting erasures, the copies for readers, the proofs of a range, the result of
-/// --max-lag and the state of `serve` are added by the command that shows them. A failed run is *resolved* when a later run succeeded in its place
-/// ([`RunSummary::resolves`]).
+/// --max-lag and the state of `serve` are added by the command that shows them. A failed run is *resolved* when a later
+/// run succeeded in its place ([`RunSummary::resolves`]).
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Status {
     /// The path of the state file.
