@@ -39,7 +39,6 @@ mod settings;
 pub use self::header_times::retry_after_of_lines;
 pub use self::{
     address::Range,
-    client::install_crypto,
     download::{DownloadOutcome, DownloadRequest, DownloadSink, host_of},
     download_start::{DownloadStart, PartialDownload},
     error::{Failure, LoopCause, SettingsError, SourceError, Stop, TlsProblem},
