@@ -17,6 +17,7 @@ pub mod page;
 mod process_group;
 pub mod redact;
 pub mod text;
+mod tls;
 mod wording;
 
 pub mod plan;
@@ -24,6 +25,8 @@ pub mod plan;
 pub mod source;
 
 pub mod upsert;
+
+pub mod bucket;
 
 pub mod archive;
 

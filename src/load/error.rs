@@ -9,6 +9,7 @@ use std::{
 use arrow::error::ArrowError;
 
 use crate::{
+    bucket::{BucketError, BucketErrorKind},
     files::{self, FileError},
     model::{FREE_SPACE, Fault, NEEDS_LOCKS, RunReason, USE_NEWER, WarehouseKind},
     schema::Table,
@@ -64,6 +65,9 @@ pub enum LoadError {
     /// Reading or writing a file or folder failed.
     #[error(transparent)]
     File(#[from] FileError),
+    /// A request to a bucket failed: see the answer of the store.
+    #[error(transparent)]
+    Bucket(#[from] BucketError),
     /// The engine refused a statement, or failed to run it.
     #[error("the engine failed to {action}")]
     Engine {
@@ -178,6 +182,11 @@ impl Fault for LoadError {
             | LoadError::NotOurs { .. }
             | LoadError::ForeignObject { .. }
             | LoadError::Column { .. } => RunReason::Configuration,
+            LoadError::Bucket(error) => match error.kind() {
+                BucketErrorKind::Refused | BucketErrorKind::Missing => RunReason::Configuration,
+                BucketErrorKind::Changed => RunReason::WarehouseLocked,
+                BucketErrorKind::Failed => RunReason::WarehouseFailed,
+            },
             _ => RunReason::WarehouseFailed,
         }
     }

@@ -70,6 +70,12 @@ pub enum DurableStep {
     ParquetRenamed,
     /// Remove a file or folder in a Parquet warehouse.
     ParquetRemoved,
+    /// Write an object of a bucket.
+    ObjectWritten,
+    /// Continue after an object of a bucket is written.
+    ObjectWrittenNow,
+    /// Remove objects of a bucket.
+    ObjectRemoved,
     /// Store the lease in the state file.
     LeaseTaken,
     /// Store the start of a run in the state file.

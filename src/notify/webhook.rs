@@ -8,7 +8,7 @@ use crate::{
     model::is_display_control,
     pipeline::proxies,
     redact::ApiKey,
-    source::install_crypto,
+    tls::install_crypto,
 };
 
 use super::{message::Message, receiver};

@@ -13,7 +13,7 @@ use opentelemetry_otlp::{MetricExporter, SpanExporter};
 use opentelemetry_sdk::{Resource, error::OTelSdkResult, metrics::SdkMeterProvider, trace::SdkTracerProvider};
 use tracing_subscriber::{Layer as _, Registry, filter::Targets};
 
-use crate::{config::OtlpSettings, metrics::MetricValues, source::install_crypto, telemetry::SpanLayer};
+use crate::{config::OtlpSettings, metrics::MetricValues, telemetry::SpanLayer, tls::install_crypto};
 
 /// How long the process waits at its end for a collector that does not answer.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);

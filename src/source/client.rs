@@ -3,7 +3,7 @@
 //! run.
 
 use std::{
-    sync::{Arc, Once, PoisonError, RwLock},
+    sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
 
@@ -20,7 +20,7 @@ use super::{
     settings_error::SettingsError,
     transport::cause_of,
 };
-use crate::redact::ApiKey;
+use crate::{redact::ApiKey, tls::install_crypto};
 
 /// The time to establish a connection, including TLS.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -87,15 +87,6 @@ fn authorization(key: &ApiKey, form: AuthForm) -> Result<HeaderValue, SettingsEr
         .map_err(|_| unusable("holds characters that a header cannot carry"))?;
     value.set_sensitive(true);
     Ok(value)
-}
-
-/// Installs the cryptography provider of rustls, once per process.
-pub fn install_crypto() {
-    static INSTALLED: Once = Once::new();
-    INSTALLED.call_once(|| {
-        // An error means that an embedding program has installed a provider already.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    });
 }
 
 /// How long a key that was read once more and was the same is not read again. Lists that a key may not read are refused

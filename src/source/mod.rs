@@ -41,7 +41,6 @@ mod tls_problem;
 pub use self::header_times::retry_after_of_lines;
 pub use self::{
     address::Range,
-    client::install_crypto,
     download::{DownloadOutcome, DownloadRequest, DownloadSink, host_of},
     download_start::{DownloadStart, PartialDownload},
     error::{Failure, LoopCause, SourceError, Stop},

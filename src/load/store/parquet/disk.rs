@@ -6,9 +6,12 @@ use std::{
     fs::{self, File},
     io::{self, Write},
     path::Path,
+    sync::Arc,
 };
 
+use super::remote::Remote;
 use crate::{
+    bucket::Content,
     files,
     load::LoadError,
     model::{DurableStep, Failpoints},
@@ -22,6 +25,8 @@ pub(super) type StepHook = std::sync::Arc<dyn Fn(&str) -> io::Result<()> + Send 
 #[derive(Clone, Default)]
 pub(super) struct Disk {
     pub(super) failpoints: Failpoints,
+    /// The bucket of the warehouse; `None` for a warehouse in a folder.
+    pub(super) remote: Option<Arc<Remote>>,
     #[cfg(test)]
     pub(super) before_step: Option<StepHook>,
 }
@@ -29,11 +34,12 @@ pub(super) struct Disk {
 impl Disk {
     /// Creates an access that hits these failpoints before each step.
     pub(super) fn with_failpoints(failpoints: Failpoints) -> Self {
-        Self {
-            failpoints,
-            #[cfg(test)]
-            before_step: None,
-        }
+        Self { failpoints, ..Self::default() }
+    }
+
+    /// Returns the bucket if it keeps the file at this path.
+    fn remote_of(&self, path: &Path) -> Option<&Remote> {
+        self.remote.as_deref().filter(|remote| remote.keeps(path))
     }
 
     /// Writes a small file and makes its content durable. The name of the file in its folder is durable only after
@@ -50,12 +56,18 @@ impl Disk {
     /// Makes the content of a file durable.
     pub(super) fn sync_file(&self, path: &Path) -> Result<(), LoadError> {
         self.step("sync", path)?;
+        if self.remote.is_some() {
+            return Ok(());
+        }
         File::open(path).and_then(|file| file.sync_all()).map_err(LoadError::io("sync", path))
     }
 
     /// Makes the names of the files in a folder durable.
     pub(super) fn sync_folder(&self, path: &Path) -> Result<(), LoadError> {
         self.step("sync", path)?;
+        if self.remote.is_some() {
+            return Ok(());
+        }
         File::open(path).and_then(|folder| folder.sync_all()).map_err(LoadError::io("sync", path))
     }
 
@@ -76,6 +88,9 @@ impl Disk {
             fs::rename(from, to).map_err(LoadError::io("replace", to))?;
             return to.parent().map_or(Ok(()), |parent| self.sync_folder(parent));
         }
+        if let Some(remote) = self.remote_of(to) {
+            remote.put(to, Content::File(from))?;
+        }
         files::move_over(from, to).map_err(LoadError::io("replace", to))?;
         // `move_over` has synced the folder already, so only the failpoint is hit.
         to.parent().map_or(Ok(()), |parent| self.step("sync", parent))
@@ -91,6 +106,9 @@ impl Disk {
     /// Removes a file durably, if it exists.
     pub(super) fn remove_file(&self, path: &Path) -> Result<(), LoadError> {
         self.step("remove", path)?;
+        if let Some(remote) = self.remote_of(path) {
+            remote.remove(path)?;
+        }
         files::remove(path).map_err(LoadError::io("remove", path))?;
         path.parent().map_or(Ok(()), |parent| self.sync_folder(parent))
     }

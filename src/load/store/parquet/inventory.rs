@@ -58,7 +58,7 @@ pub(super) fn check(root: &Root, tree: &Tree, published_part: u64, waiting: &[Pa
     let is_missing = |file: &&String| existing.binary_search(file).is_err() && !may_be_gone.contains(*file);
     match listed.files.iter().find(is_missing) {
         None => Ok(()),
-        Some(file) => Err(LoadError::Damaged { path: root.path().to_owned(), why: format!("{file} is missing") }),
+        Some(file) => Err(LoadError::Damaged { path: root.place(), why: format!("{file} is missing") }),
     }
 }
 

@@ -15,12 +15,16 @@
 //! [`rows_reader`] and [`removed_keys`] (selecting rows), [`partition_cache`] and [`read`];
 //! [`merge`], [`runs`], [`partition_merge`], [`publish`] and [`parallel`]; [`inventory`] (the list of files);
 //! [`store`]; [`analyst_folder`] (the copy without personal data);
+//! [`remote`] (the same in a bucket) and its [`lease`];
 //! [`disk`] (the durable steps on the file system).
 
 mod analyst_folder;
+#[cfg(test)]
+mod bucket_suite;
 mod chunk;
 mod disk;
 mod inventory;
+mod lease;
 mod lock;
 mod merge;
 mod open_part;
@@ -33,6 +37,7 @@ mod partition_cache;
 mod partition_merge;
 mod publish;
 mod read;
+mod remote;
 mod removed_keys;
 mod root;
 mod rows_reader;

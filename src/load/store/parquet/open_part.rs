@@ -161,6 +161,10 @@ impl OpenPart {
             serde_json::to_vec_pretty(&manifest).map_err(|source| LoadError::io("write", &path)(source.into()))?;
         disk.write(&path, &text)?;
         disk.sync_folder(&self.folder)?;
+        if let Some(remote) = &disk.remote {
+            let name = finished.file_name().unwrap_or_default().to_string_lossy();
+            remote.commit(&self.folder, self.number, &name)?;
+        }
         disk.rename(&self.folder, finished)?;
         Part::new(manifest, finished.to_owned())
     }

@@ -169,13 +169,23 @@ impl Part {
         changes.filter_map(|changes| changes.removed.as_ref()).map(|removed| removed.rows).sum()
     }
 
-    /// Removes a part that has been published, with its files.
-    pub(super) fn remove(&self, disk: &Disk) -> Result<(), LoadError> {
+    /// Removes a part that has been published, with its files on this machine.
+    fn remove(&self, disk: &Disk) -> Result<(), LoadError> {
         // Renamed first, so that a partly removed folder does not look like a part.
         let renamed = unfinished_folder(&self.folder);
         disk.rename(&self.folder, &renamed)?;
         disk.remove_folder(&renamed)
     }
+}
+
+/// Removes parts that have been published, with their files.
+pub(super) fn remove_all(parts: &[Part], disk: &Disk) -> Result<(), LoadError> {
+    let numbers: Vec<u64> = parts.iter().map(Part::number).collect();
+    match &disk.remote {
+        Some(remote) if !parts.is_empty() => remote.remove_commits(&numbers)?,
+        _ => {}
+    }
+    parts.iter().try_for_each(|part| part.remove(disk))
 }
 
 /// Returns the path of the folder in which a part with this number is written.
@@ -197,17 +207,25 @@ fn unfinished_folder(folder: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Reads the committed parts, oldest first, and removes the folders of unfinished parts.
-pub(super) fn read_all(root: &Root, disk: &Disk) -> Result<Vec<Part>, LoadError> {
+/// Reads the committed parts, oldest first, and removes the folders of unfinished parts. `published` is the number of
+/// the last published part.
+pub(super) fn read_all(root: &Root, disk: &Disk, published: u64) -> Result<Vec<Part>, LoadError> {
+    fetch(root, published)?;
     let (finished, unfinished) = folders(root)?;
     unfinished.iter().try_for_each(|folder| disk.remove_folder(folder))?;
     read_parts(root, finished)
 }
 
 /// Reads the committed parts, oldest first, and removes nothing.
-pub(super) fn read_finished(root: &Root) -> Result<Vec<Part>, LoadError> {
+pub(super) fn read_finished(root: &Root, published: u64) -> Result<Vec<Part>, LoadError> {
+    fetch(root, published)?;
     let (finished, _) = folders(root)?;
     read_parts(root, finished)
+}
+
+/// Brings the waiting parts of a bucket into the folder of parts.
+fn fetch(root: &Root, published: u64) -> Result<(), LoadError> {
+    root.remote().map_or(Ok(()), |remote| remote.fetch_commits(published, &root.parts()))
 }
 
 /// Returns the folders of committed parts, and the folders of unfinished parts.

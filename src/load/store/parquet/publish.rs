@@ -59,10 +59,10 @@ impl Publisher<'_> {
     }
 
     /// Returns an error if the file of the ledger was lost: it is missing although other tables have files.
-    pub(super) fn require_ledger(&mut self) -> Result<(), LoadError> {
-        if self.tree.file(self.root, contract(LEDGER_TABLE)?, None)?.is_none() && !self.tree.is_empty() {
+    pub(super) fn require_ledger(&self) -> Result<(), LoadError> {
+        if !self.tree.has(contract(LEDGER_TABLE)?, None) && !self.tree.is_empty() {
             let why = format!("its ledger {LEDGER_TABLE}/data.parquet is missing");
-            return Err(LoadError::Damaged { path: self.root.path().to_path_buf(), why });
+            return Err(LoadError::Damaged { path: self.root.place(), why });
         }
         Ok(())
     }
@@ -73,7 +73,7 @@ impl Publisher<'_> {
         let ledger = contract(LEDGER_TABLE)?;
         let others = tables().iter().filter(|table| table.partition.is_none() && table.name != LEDGER_TABLE);
         for table in std::iter::once(ledger).chain(others) {
-            if self.tree.file(self.root, table, None)?.is_none() {
+            if !self.tree.has(table, None) {
                 let (partition, file, layers, rewrite) = (None, None, Vec::new(), Rewrite::Always);
                 let empty = PartitionMerge { table, partition, file, layers, rewrite, applied_part: 0, run_id: None };
                 self.run(&[empty])?;

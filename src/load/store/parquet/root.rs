@@ -17,6 +17,7 @@ use std::{
     fs::{self, File},
     io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use parquet::{errors::ParquetError, file::metadata::ParquetMetaDataReader};
@@ -26,6 +27,7 @@ use super::{
     disk::Disk,
     lock,
     partition::{Partition, PartitionBy},
+    remote::Remote,
     rows_reader::unreadable,
 };
 use crate::{
@@ -64,6 +66,8 @@ pub(in crate::load) fn folders(root: &Path) -> Vec<PathBuf> {
 pub(super) struct Root {
     path: PathBuf,
     partition_by: PartitionBy,
+    /// The bucket of the warehouse, whose working copy is the folder; `None` for a warehouse in a folder.
+    remote: Option<Arc<Remote>>,
     /// The locked file. Closing the file releases the lock. `None` only for a reader, if the lock file cannot be opened
     /// or the file system has no locks.
     _lock: Option<File>,
@@ -82,13 +86,18 @@ impl Root {
         files::create_folders(path).map_err(LoadError::io("create", path))?;
         let path = absolute(path)?;
         let private = path.join(PRIVATE_FOLDER);
-        if !private.is_dir() && !is_empty_folder(&path)? {
+        let is_other = match &disk.remote {
+            Some(remote) => !remote.is_empty() && remote.files_below(&private).is_empty(),
+            None => !private.is_dir() && !is_empty_folder(&path)?,
+        };
+        if is_other {
             let why = "it holds other files".to_owned();
-            return Err(LoadError::NotOurs { path, why });
+            return Err(LoadError::NotOurs { path: disk.remote.as_ref().map_or(path, |remote| remote.place()), why });
         }
         disk.create_folder(&private)?;
         let lock = lock::exclusive(&path, &private.join("lock"))?;
-        let root = Self { partition_by, _lock: Some(lock), path };
+        let root = Self { partition_by, _lock: Some(lock), path, remote: disk.remote.clone() };
+        root.fetch_notes()?;
         root.check_or_bind(identity, disk)?;
         root.clear_scratch(disk)?;
         disk.create_folder(&root.parts())?;
@@ -102,14 +111,16 @@ impl Root {
         path: &Path,
         identity: &Identity,
         partition_by: PartitionBy,
+        disk: &Disk,
     ) -> Result<Self, LoadError> {
         LoadError::require_folder(path)?;
         let path = absolute(path)?;
         let private = path.join(PRIVATE_FOLDER);
         let lock = lock::shared(&path, &private.join("lock"))?;
-        let root = Self { partition_by, _lock: lock, path };
+        let root = Self { partition_by, _lock: lock, path, remote: disk.remote.clone() };
+        root.fetch_notes()?;
         let bytes = fs::read(private.join("warehouse.json")).map_err(|_| LoadError::NotOurs {
-            path: root.path.clone(),
+            path: root.place(),
             why: format!("{PRIVATE_FOLDER}/warehouse.json is missing"),
         })?;
         root.check(&bytes, &root.wanted(identity))?;
@@ -137,6 +148,7 @@ impl Root {
                     // The ledger of the other service is removed before the folder is bound to this service.
                     self.files()?.iter().try_for_each(|file| disk.remove_file(file))?;
                     disk.remove_folder(&self.parts())?;
+                    self.remote.as_ref().map_or(Ok(()), |remote| remote.remove_all_commits())?;
                     disk.remove_file(&self.inventory())?;
                     self.write_identity(&wanted, disk)
                 }
@@ -145,9 +157,13 @@ impl Root {
             Err(source) if source.kind() == io::ErrorKind::NotFound => {
                 // `warehouse.json` is written before the folder of parts is created. So if the folder of parts exists,
                 // `warehouse.json` was lost.
-                if self.parts().exists() {
+                let has_parts = match &self.remote {
+                    Some(remote) => !remote.is_empty(),
+                    None => self.parts().exists(),
+                };
+                if has_parts {
                     let why = format!("{PRIVATE_FOLDER}/warehouse.json is missing");
-                    return Err(LoadError::Damaged { path: self.path.clone(), why });
+                    return Err(LoadError::Damaged { path: self.place(), why });
                 }
                 self.write_identity(&wanted, disk)
             }
@@ -171,6 +187,7 @@ impl Root {
     /// A file whose footer cannot be read counts as one with rows.
     fn has_service_rows(&self) -> Result<bool, LoadError> {
         for file in self.files()? {
+            self.fetch(&file)?;
             // The table is the folder of a published file, and a part of the name of a waiting file.
             let below_root = file.strip_prefix(&self.path).unwrap_or(&file).to_string_lossy();
             let is_of_runs = below_root.split(['/', '.']).any(|part| TABLES_OF_RUNS.contains(&part));
@@ -184,6 +201,10 @@ impl Root {
     /// Returns the Parquet files of all tables, of waiting commits and of unfinished commits. A missing folder has no
     /// files.
     fn files(&self) -> Result<Vec<PathBuf>, LoadError> {
+        if let Some(remote) = &self.remote {
+            let is_of_rows = |path: &PathBuf| path.extension().is_some_and(|name| name == "parquet" || name == "part");
+            return Ok(remote.files_below(&self.path).into_iter().filter(is_of_rows).collect());
+        }
         let mut folders: Vec<PathBuf> = tables().iter().map(|table| self.table_folder(table)).collect();
         folders.push(self.parts());
         let mut files = Vec::new();
@@ -207,27 +228,23 @@ impl Root {
     /// Compares the content of `warehouse.json` with the wanted content. Fails with `Damaged`, `Newer`, `OtherIdentity`
     /// or `OtherPartition`.
     fn check(&self, bytes: &[u8], wanted: &Warehouse) -> Result<(), LoadError> {
-        let damaged = |why: String| LoadError::Damaged { path: self.path.clone(), why };
+        let damaged = |why: String| LoadError::Damaged { path: self.place(), why };
         // The version is read first: a newer layout may have other fields.
         let version = serde_json::from_slice::<serde_json::Value>(bytes).ok();
         let version = version.as_ref().and_then(|value| value.get("format_version")).and_then(|value| value.as_u64());
         let version = version.ok_or_else(|| damaged(format!("{PRIVATE_FOLDER}/warehouse.json cannot be read")))?;
         if version > u64::from(FORMAT_VERSION) {
-            return Err(LoadError::Newer { path: self.path.clone(), found: format!("format {version}") });
+            return Err(LoadError::Newer { path: self.place(), found: format!("format {version}") });
         }
         let found: Warehouse = serde_json::from_slice(bytes)
             .map_err(|error| damaged(format!("{PRIVATE_FOLDER}/warehouse.json cannot be read: {error}")))?;
         if !is_same_service(&found.base_url, &wanted.base_url) || found.environment != wanted.environment {
             let name = |warehouse: &Warehouse| format!("{} ({})", warehouse.base_url, warehouse.environment);
-            return Err(LoadError::OtherIdentity {
-                path: self.path.clone(),
-                found: name(&found),
-                wanted: name(wanted),
-            });
+            return Err(LoadError::OtherIdentity { path: self.place(), found: name(&found), wanted: name(wanted) });
         }
         if found.partition != wanted.partition {
             let (found, wanted) = (found.partition.to_string(), wanted.partition.to_string());
-            return Err(LoadError::OtherPartition { path: self.path.clone(), found, wanted });
+            return Err(LoadError::OtherPartition { path: self.place(), found, wanted });
         }
         Ok(())
     }
@@ -241,6 +258,32 @@ impl Root {
     /// Returns the absolute path of the folder.
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns the bucket of the warehouse; `None` for a warehouse in a folder.
+    pub(super) fn remote(&self) -> Option<&Remote> {
+        self.remote.as_deref()
+    }
+
+    /// Returns the warehouse's path or address, for messages.
+    pub(super) fn place(&self) -> PathBuf {
+        self.remote.as_ref().map_or_else(|| self.path.clone(), |remote| remote.place())
+    }
+
+    /// Brings a file into the folder. Does nothing for a warehouse in a folder.
+    pub(super) fn fetch(&self, path: &Path) -> Result<(), LoadError> {
+        self.remote.as_ref().map_or(Ok(()), |remote| remote.fetch(path))
+    }
+
+    /// Reads the list of the objects in the bucket again. Does nothing for a warehouse in a folder.
+    pub(super) fn refresh(&self) -> Result<(), LoadError> {
+        self.remote.as_ref().map_or(Ok(()), |remote| remote.refresh())?;
+        self.fetch_notes()
+    }
+
+    fn fetch_notes(&self) -> Result<(), LoadError> {
+        self.fetch(&self.path.join(PRIVATE_FOLDER).join("warehouse.json"))?;
+        self.fetch(&self.inventory())
     }
 
     /// Returns whether partitions are months or days.

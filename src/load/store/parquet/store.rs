@@ -1,6 +1,6 @@
 //! The Parquet warehouse as a [`Store`].
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use super::{
     analyst_folder::{CopyFolder, CopyWriter},
@@ -12,10 +12,12 @@ use super::{
     partition_cache::PartitionCache,
     publish::Publisher,
     read::TableRead,
+    remote::Remote,
     root::Root,
     tree::Tree,
 };
 use crate::{
+    bucket::Bucket,
     load::{
         Identity, LoadError, LockPatience, ReaderCopy,
         contract::contract,
@@ -109,6 +111,25 @@ impl ParquetStore {
         Ok(opened)
     }
 
+    /// Opens a warehouse in a bucket. `folder` is an empty folder, which holds files while the store is open.
+    ///
+    /// # Errors
+    /// As [`ParquetStore::open`], and [`LoadError::Bucket`] if the bucket does not answer or refuses.
+    #[cfg_attr(not(test), expect(dead_code, reason = "no setting names a bucket yet; the suite opens it"))]
+    pub fn open_bucket(
+        bucket: &Bucket,
+        folder: &Path,
+        identity: &Identity,
+        options: &ParquetOptions,
+        opening: &LockPatience,
+    ) -> Result<Self, LoadError> {
+        let failpoints = bucket.failpoints().clone();
+        opening.until_free(|| {
+            let remote = Some(Arc::new(Remote::open(bucket.clone(), folder)?));
+            Self::open_on(Disk { remote, ..Disk::with_failpoints(failpoints.clone()) }, folder, identity, options)
+        })
+    }
+
     /// Opens the warehouse read-only, for `verify`, which compares the rows with the service. The folder may be
     /// read-only.
     ///
@@ -116,14 +137,36 @@ impl ParquetStore {
     /// As [`ParquetStore::open`]; [`LoadError::Missing`] if there is no folder; [`LoadError::Unfinished`] after an
     /// interrupted publish, which only a writer can finish.
     pub fn open_to_compare(root: &Path, identity: &Identity, options: &ParquetOptions) -> Result<Self, LoadError> {
-        let root = Root::open_to_compare(root, identity, options.partition_by)?;
-        let mut opened = Self::new(Disk::default(), root, identity, options, Access::Compare)?;
+        Self::open_on_to_compare(Disk::default(), root, identity, options)
+    }
+
+    /// Opens a warehouse in a bucket read-only, as [`ParquetStore::open_to_compare`] does with a folder. `folder` is an
+    /// empty folder, which holds files while the store is open. Another process may write meanwhile.
+    #[cfg_attr(not(test), expect(dead_code, reason = "no setting names a bucket yet; tests open it"))]
+    pub fn open_bucket_to_compare(
+        bucket: Bucket,
+        folder: &Path,
+        identity: &Identity,
+        options: &ParquetOptions,
+    ) -> Result<Self, LoadError> {
+        let remote = Some(Arc::new(Remote::open_to_compare(bucket, folder)?));
+        Self::open_on_to_compare(Disk { remote, ..Disk::default() }, folder, identity, options)
+    }
+
+    fn open_on_to_compare(
+        disk: Disk,
+        root: &Path,
+        identity: &Identity,
+        options: &ParquetOptions,
+    ) -> Result<Self, LoadError> {
+        let root = Root::open_to_compare(root, identity, options.partition_by, &disk)?;
+        let mut opened = Self::new(disk, root, identity, options, Access::Compare)?;
         let published = opened.publisher().published_part()?;
-        opened.waiting = part::read_finished(&opened.root)?;
+        opened.waiting = part::read_finished(&opened.root, published)?;
         opened.waiting.retain(|part| part.number() > published);
         opened.check_files(published)?;
         if opened.was_publish_interrupted()? {
-            return Err(LoadError::Unfinished { path: opened.root.path().to_owned() });
+            return Err(LoadError::Unfinished { path: opened.root.place() });
         }
         opened.is_stale = false;
         Ok(opened)
@@ -197,15 +240,17 @@ impl ParquetStore {
         self.require_writable()?;
         self.root.clear_scratch(&self.disk)?;
         self.cache.clear();
+        self.root.refresh()?;
         self.tree = Tree::read(&self.root)?;
         let published = self.publisher().published_part()?;
-        let (done, waiting) = part::read_all(&self.root, &self.disk)?
+        let (done, waiting) = part::read_all(&self.root, &self.disk, published)?
             .into_iter()
             .partition::<Vec<Part>, _>(|part| part.number() <= published);
         self.waiting = waiting;
         self.check_files(published)?;
-        done.iter().try_for_each(|part| part.remove(&self.disk))?;
-        self.next_number = self.waiting.last().map_or(published, Part::number).max(published) + 1;
+        part::remove_all(&done, &self.disk)?;
+        let last_commit = self.root.remote().map_or(0, Remote::last_commit);
+        self.next_number = self.waiting.last().map_or(published, Part::number).max(published).max(last_commit) + 1;
         if self.was_publish_interrupted()? {
             self.publish_waiting()?;
         }
@@ -228,7 +273,7 @@ impl ParquetStore {
                     let table_file = tree.file(root, contract(name)?, partition)?;
                     if table_file.is_none_or(|table_file| table_file.footer.applied_part < layer.part) {
                         let why = format!("a commit that waits for publish has lost its file of {name}");
-                        return Err(LoadError::Damaged { path: root.path().to_owned(), why });
+                        return Err(LoadError::Damaged { path: root.place(), why });
                     }
                 }
             }
@@ -268,7 +313,7 @@ impl ParquetStore {
         self.publisher().publish(&waiting)?;
         let published = self.publisher().published_part()?;
         inventory::write(&self.root, &self.disk, &self.tree, published)?;
-        waiting.iter().try_for_each(|part| part.remove(&self.disk))
+        part::remove_all(&waiting, &self.disk)
     }
 
     /// Runs a step that changes the disk, on an up-to-date store. After an error the open transaction counts as failed,

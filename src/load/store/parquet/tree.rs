@@ -55,6 +55,11 @@ impl Tree {
         self.files.values().all(BTreeMap::is_empty)
     }
 
+    /// Returns true if a partition has a file.
+    pub(super) fn has(&self, table: &Table, partition: Option<Partition>) -> bool {
+        self.files.get(table.name.as_str()).is_some_and(|files| files.contains_key(&partition))
+    }
+
     /// Returns the paths of all files.
     pub(super) fn paths(&self, root: &Root) -> Vec<PathBuf> {
         let of_table = |table: &'static Table| self.files.get(table.name.as_str()).map(|files| (table, files));
@@ -74,6 +79,7 @@ impl Tree {
             return Ok(None);
         };
         let path = root.data_file(table, partition);
+        root.fetch(&path)?;
         let footer = match footer {
             Some(footer) => footer,
             None => footer.insert(read_footer(root, &path)?),
@@ -109,11 +115,21 @@ impl Tree {
 
 /// Lists the existing files of a table, without reading their footers.
 fn list(root: &Root, table: &'static Table) -> Result<Files, LoadError> {
+    let exists = |partition| {
+        let path = root.data_file(table, partition);
+        root.remote().map_or_else(|| path.is_file(), |remote| remote.has(&path))
+    };
     let Some(column) = &table.partition else {
-        let exists = root.data_file(table, None).is_file();
+        let exists = exists(None);
         return Ok(exists.then_some((None, None)).into_iter().collect());
     };
     let folder = root.table_folder(table);
+    if let Some(remote) = root.remote() {
+        let name = |path: PathBuf| Some(path.parent()?.file_name()?.to_str()?.to_owned());
+        let names = remote.files_below(&folder).into_iter().filter_map(name);
+        let partitions = names.filter_map(|name| root.partition_by().read_folder(column, &name));
+        return Ok(partitions.filter(|partition| exists(Some(*partition))).map(|found| (Some(found), None)).collect());
+    }
     let failed = LoadError::io("read", &folder);
     let mut files = Files::new();
     let entries = match fs::read_dir(&folder) {
@@ -124,7 +140,7 @@ fn list(root: &Root, table: &'static Table) -> Result<Files, LoadError> {
     for entry in entries {
         let name = entry.map_err(failed)?.file_name();
         let partition = name.to_str().and_then(|name| root.partition_by().read_folder(column, name));
-        if partition.is_some_and(|partition| root.data_file(table, Some(partition)).is_file()) {
+        if partition.is_some_and(|partition| exists(Some(partition))) {
             files.insert(partition, None);
         }
     }
@@ -138,8 +154,7 @@ fn list(root: &Root, table: &'static Table) -> Result<Files, LoadError> {
 /// not request the rows of a single lost file again.
 pub(super) fn read_footer(root: &Root, path: &Path) -> Result<FooterNotes, LoadError> {
     let below_root = path.strip_prefix(root.path()).unwrap_or(path).display();
-    let damaged =
-        |why: String| LoadError::Damaged { path: root.path().to_owned(), why: format!("{below_root}: {why}") };
+    let damaged = |why: String| LoadError::Damaged { path: root.place(), why: format!("{below_root}: {why}") };
     let file = File::open(path).map_err(LoadError::io("open", path))?;
     let footer = ParquetMetaDataReader::new().parse_and_finish(&file).map_err(|error| match error {
         // The file system refused a read, for example for want of file handles.

@@ -31,12 +31,12 @@ pub(super) fn killed_after(steps: usize) -> (Disk, Arc<AtomicUsize>) {
 }
 
 /// A ledger row for each commit, which tells the commits in a warehouse.
-fn ledger(number: i64) -> TableChange {
+pub(super) fn ledger(number: i64) -> TableChange {
     added("sync_windows", &[Row { key: number, at_us: 0, content: number }])
 }
 
 /// The writes of four commits: rows are added, edited, and removed with a whole month.
-fn commits() -> Vec<Vec<Vec<TableChange>>> {
+pub(super) fn commits() -> Vec<Vec<Vec<TableChange>>> {
     let row = |key: i64, day: i64, content: i64| Row { key, at_us: START_US + day * DAY_US, content };
     let first: Vec<_> = (0..8).map(|key| row(key, key * 7, key)).collect();
     let edited: Vec<_> = first.iter().map(|row| Row { content: row.content + 100, ..*row }).collect();
@@ -54,7 +54,7 @@ fn commits() -> Vec<Vec<Vec<TableChange>>> {
 }
 
 /// Publishes after the second and the last commit.
-fn run(store: &mut dyn Store, commits: &[Vec<Vec<TableChange>>]) -> Result<(), LoadError> {
+pub(super) fn run(store: &mut dyn Store, commits: &[Vec<Vec<TableChange>>]) -> Result<(), LoadError> {
     let done = committed(store)?;
     for (number, writes) in commits.iter().enumerate() {
         if number >= done {
@@ -69,7 +69,7 @@ fn run(store: &mut dyn Store, commits: &[Vec<Vec<TableChange>>]) -> Result<(), L
 }
 
 /// The number of commits in the ledger, which must be the first ones.
-fn committed(store: &mut dyn Store) -> Result<usize, LoadError> {
+pub(super) fn committed(store: &mut dyn Store) -> Result<usize, LoadError> {
     let mut rows = 0;
     let ledger = crate::schema::table("sync_windows").unwrap();
     store.read(ledger, &["scan_id"], &Filter::all(), &mut |batch| {
@@ -80,7 +80,7 @@ fn committed(store: &mut dyn Store) -> Result<usize, LoadError> {
 }
 
 /// The content of the tables after this number of commits.
-fn shelf_after(commits: &[Vec<Vec<TableChange>>]) -> Shelf {
+pub(super) fn shelf_after(commits: &[Vec<Vec<TableChange>>]) -> Shelf {
     let shelf = Shelf::default();
     let mut memory = MemoryStore::open(&shelf);
     run(&mut memory, commits).unwrap();

@@ -1,5 +1,6 @@
 //! A warehouse under random changes, kills and readers, compared with a store in memory and with an earlier version.
 
+mod bucket;
 mod earlier_version;
 mod files;
 mod kills;

@@ -1,0 +1,149 @@
+//! The lease of a warehouse in a bucket: an object that names the writer, and that the writer renews.
+//!
+//! The lease only avoids work that would fail. A commit is safe without it, because of its number.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        mpsc::{self, RecvTimeoutError, Sender},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant, SystemTime},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    bucket::{Bucket, Content, Expected, Version},
+    load::LoadError,
+};
+
+/// Key of the lease.
+const KEY: &str = ".studysync/lease.json";
+/// A lease that was not renewed for this long may be taken by another writer.
+const VALID: Duration = Duration::from_secs(120);
+/// Time between two renewals.
+const RENEWAL: Duration = Duration::from_secs(30);
+
+/// The content of the lease.
+#[derive(Debug, Serialize, Deserialize)]
+struct Holder {
+    /// The process, and the machine that runs it.
+    holder: String,
+    /// Differs between any two leases and renewals, so that each write is another version.
+    id: String,
+}
+
+struct State {
+    version: Version,
+    /// When the last renewal began, by the clock of this process.
+    renewed: Instant,
+    /// The writer that took the lease; `None` while this process has it.
+    taken_by: Option<String>,
+}
+
+/// The lease of this process. Dropping it gives it back.
+pub(super) struct Lease {
+    bucket: Bucket,
+    state: Arc<Mutex<State>>,
+    /// Dropped to end the thread.
+    stop: Option<Sender<()>>,
+    renewals: Option<JoinHandle<()>>,
+}
+
+impl Lease {
+    /// Takes the lease without waiting.
+    ///
+    /// # Errors
+    /// [`LoadError::Locked`] with the holder while another writer renews it.
+    pub(super) fn take(bucket: &Bucket) -> Result<Self, LoadError> {
+        let renewed = Instant::now();
+        let version = match bucket.put(KEY, Content::Bytes(&text()?), &Expected::Missing)? {
+            Some(version) => version,
+            None => replace_old(bucket)?,
+        };
+        let state = Arc::new(Mutex::new(State { version, renewed, taken_by: None }));
+        let (stop, stopped) = mpsc::channel();
+        let renewals = {
+            let (bucket, state) = (bucket.clone(), Arc::clone(&state));
+            let renew = move || {
+                while stopped.recv_timeout(RENEWAL) == Err(RecvTimeoutError::Timeout) {
+                    renew(&bucket, &state);
+                }
+            };
+            thread::Builder::new().name("lease".to_owned()).spawn(renew)
+        };
+        let renewals = renewals.map_err(LoadError::io("start a thread for", bucket.address().to_string().as_ref()))?;
+        Ok(Self { bucket: bucket.clone(), state, stop: Some(stop), renewals: Some(renewals) })
+    }
+
+    /// Fails if another writer may have taken the lease.
+    pub(super) fn require(&self) -> Result<(), LoadError> {
+        let state = lock(&self.state);
+        match &state.taken_by {
+            Some(holder) => Err(held(&self.bucket, Some(holder.clone()))),
+            None if state.renewed.elapsed() >= VALID => Err(held(&self.bucket, None)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(renewals) = self.renewals.take() {
+            // A renewal that panicked has renewed nothing.
+            let _ = renewals.join();
+        }
+        if self.require().is_ok() {
+            // A lease that cannot be removed ends by its time.
+            let _ = self.bucket.remove(&[KEY.to_owned()]);
+        }
+    }
+}
+
+/// Replaces a lease that its holder does not renew.
+fn replace_old(bucket: &Bucket) -> Result<Version, LoadError> {
+    let Some(found) = bucket.read(KEY)? else { return Err(held(bucket, None)) };
+    let holder = serde_json::from_slice::<Holder>(&found.bytes).ok().map(|found| found.holder);
+    let now_ms = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |elapsed| elapsed.as_millis());
+    let valid_until_ms = u128::try_from(found.written_ms).unwrap_or(0) + VALID.as_millis();
+    if now_ms < valid_until_ms {
+        return Err(held(bucket, holder));
+    }
+    let taken = bucket.put(KEY, Content::Bytes(&text()?), &Expected::Version(found.version))?;
+    taken.ok_or_else(|| held(bucket, None))
+}
+
+fn renew(bucket: &Bucket, state: &Mutex<State>) {
+    let (renewed, version) = (Instant::now(), lock(state).version.clone());
+    let Ok(text) = text() else { return };
+    match bucket.put(KEY, Content::Bytes(&text), &Expected::Version(version)) {
+        Ok(Some(version)) => {
+            let mut state = lock(state);
+            (state.version, state.renewed) = (version, renewed);
+        }
+        Ok(None) => lock(state).taken_by = Some("another writer took the lease".to_owned()),
+        Err(error) => tracing::warn!("the lease of the warehouse is not renewed: {error}"),
+    }
+}
+
+fn text() -> Result<Vec<u8>, LoadError> {
+    let holder = Holder { holder: own_name(), id: uuid::Uuid::new_v4().to_string() };
+    serde_json::to_vec_pretty(&holder).map_err(|error| LoadError::Bug(error.to_string()))
+}
+
+/// Returns the name of this process for the messages of other writers.
+pub(super) fn own_name() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("process {} on {}, studysync", std::process::id(), host.trim())
+}
+
+fn held(bucket: &Bucket, holder: Option<String>) -> LoadError {
+    LoadError::Locked { path: bucket.address().to_string().into(), holder }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    // Every change of the state is one assignment, so it is right also after a panic.
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}

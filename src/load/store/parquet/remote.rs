@@ -1,0 +1,376 @@
+//! A warehouse in a bucket. The folder of the store is its working copy: a file appears there when it is needed, and a
+//! changed file is written to the bucket first.
+//!
+//! ```text
+//! <table>/created_month=2026-01-01/data.parquet, <table>/data.parquet   as in a folder
+//! .studysync/warehouse.json, .studysync/files.json                     as in a folder
+//! .studysync/parts/<number>-<id>.part                                  the files of a commit, one after the other
+//! .studysync/parts/<number>.json                                       the commit: names and sizes of these files
+//! .studysync/lease.json                                                the writer
+//! .studysync/uploads/<id>                                              a write in parts that is not complete
+//! ```
+//!
+//! The object of a commit is created only if its number is free. It stays after the publish, so that a writer which
+//! does not know of the commit cannot use the number again.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::lease::{Lease, own_name};
+use crate::{
+    bucket::{Bucket, Content, Expected, ListedObject, UPLOADS, Version},
+    files,
+    load::LoadError,
+};
+
+/// Folder of the commits.
+const PARTS: &str = ".studysync/parts";
+/// Folder of files that only this machine has.
+const SCRATCH: &str = ".studysync/scratch";
+/// Number of published commits whose objects stay.
+const PUBLISHED_KEPT: u64 = 256;
+/// Bytes that one request reads.
+const READ_BYTES: u64 = 32 << 20;
+
+/// A committed part.
+#[derive(Debug, Serialize, Deserialize)]
+struct Commit {
+    /// Name of the part's folder in the working copy.
+    folder: String,
+    /// Key of the object with the files.
+    data: String,
+    /// The files in the object, in this order.
+    files: Vec<PackedFile>,
+    /// The process that made the commit, for the message of another writer.
+    writer: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct PackedFile {
+    name: String,
+    bytes: u64,
+}
+
+/// An object, and whether the working copy has it.
+struct Known {
+    object: ListedObject,
+    is_here: bool,
+}
+
+/// The bucket of a warehouse, and its working copy.
+pub(super) struct Remote {
+    bucket: Bucket,
+    folder: PathBuf,
+    known: Mutex<BTreeMap<String, Known>>,
+    /// True after the first list, which the first refresh uses.
+    is_listed: AtomicBool,
+    /// `None` for a reader.
+    lease: Option<Lease>,
+}
+
+impl Remote {
+    /// Opens the warehouse for writing. `folder` is an empty folder on this machine.
+    ///
+    /// # Errors
+    /// [`LoadError::Locked`] while another writer has the warehouse.
+    pub(super) fn open(bucket: Bucket, folder: &Path) -> Result<Self, LoadError> {
+        let lease = Lease::take(&bucket)?;
+        let remote = Self::listed(bucket, folder, Some(lease))?;
+        let uploads: Vec<_> = remote.objects_below(UPLOADS);
+        remote.bucket.abort_uploads(&uploads)?;
+        Ok(remote)
+    }
+
+    /// Opens the warehouse for reading.
+    pub(super) fn open_to_compare(bucket: Bucket, folder: &Path) -> Result<Self, LoadError> {
+        let remote = Self::listed(bucket, folder, None)?;
+        if remote.is_empty() { Err(LoadError::Missing { path: remote.place() }) } else { Ok(remote) }
+    }
+
+    fn listed(bucket: Bucket, folder: &Path, lease: Option<Lease>) -> Result<Self, LoadError> {
+        let (known, is_listed) = (Mutex::default(), AtomicBool::new(false));
+        let remote = Self { bucket, folder: folder.to_owned(), known, is_listed, lease };
+        remote.list()?;
+        remote.is_listed.store(true, Ordering::Relaxed);
+        Ok(remote)
+    }
+
+    /// Returns the address of the warehouse, as a path for messages.
+    pub(super) fn place(&self) -> PathBuf {
+        self.bucket.address().to_string().into()
+    }
+
+    /// Returns true if the bucket has the file of the working copy at this path, and not only this machine.
+    pub(super) fn keeps(&self, path: &Path) -> bool {
+        let is_local = |below: &Path| below.starts_with(PARTS) || below.starts_with(SCRATCH);
+        path.strip_prefix(&self.folder).is_ok_and(|below| !is_local(below))
+    }
+
+    /// Reads the list of objects again, unless it is the first list since the opening. Removes files of other versions
+    /// from the working copy.
+    pub(super) fn refresh(&self) -> Result<(), LoadError> {
+        if self.is_listed.swap(false, Ordering::Relaxed) { Ok(()) } else { self.list() }
+    }
+
+    fn list(&self) -> Result<(), LoadError> {
+        let listed = self.bucket.list("", None)?;
+        let mut known = self.known();
+        let before = std::mem::take(&mut *known);
+        for object in listed {
+            let is_same =
+                before.get(&object.key).is_some_and(|old| old.is_here && old.object.version == object.version);
+            known.insert(object.key.clone(), Known { object, is_here: is_same });
+        }
+        let gone = before.iter().filter(|(key, old)| old.is_here && !known.get(*key).is_some_and(|new| new.is_here));
+        let gone: Vec<PathBuf> = gone.map(|(key, _)| self.folder.join(key)).collect();
+        drop(known);
+        gone.iter().try_for_each(|path| files::remove(path).map_err(LoadError::io("remove", path)))
+    }
+
+    /// Returns true if the bucket has no object of the warehouse but the lease.
+    pub(super) fn is_empty(&self) -> bool {
+        self.known().keys().all(|key| key.starts_with(".studysync/lease") || key.starts_with(UPLOADS))
+    }
+
+    /// Returns true if the bucket has this file of the working copy.
+    pub(super) fn has(&self, path: &Path) -> bool {
+        self.known().contains_key(&self.key_of(path))
+    }
+
+    /// Returns the files in a folder of the working copy and below, whether they are here or not.
+    pub(super) fn files_below(&self, folder: &Path) -> Vec<PathBuf> {
+        self.objects_below(&self.key_of(folder)).iter().map(|object| self.folder.join(&object.key)).collect()
+    }
+
+    /// Brings a file into the working copy. Does nothing if the file is here, or the bucket does not have it.
+    pub(super) fn fetch(&self, path: &Path) -> Result<(), LoadError> {
+        let key = self.key_of(path);
+        let object = match self.known().get(&key) {
+            Some(known) if !known.is_here => known.object.clone(),
+            _ => return Ok(()),
+        };
+        let folder = files::folder_of(path);
+        files::create_folders(folder).map_err(LoadError::io("create", folder))?;
+        let new = files::with_suffix(path, ".new");
+        let mut file = File::create(&new).map_err(LoadError::io("create", &new))?;
+        for start in (0..object.bytes).step_by(READ_BYTES as usize) {
+            let end = (start + READ_BYTES).min(object.bytes);
+            let bytes = self.bucket.read_range(&object, start..end)?;
+            file.write_all(&bytes).map_err(LoadError::io("write", &new))?;
+        }
+        drop(file);
+        fs::rename(&new, path).map_err(LoadError::io("replace", path))?;
+        if let Some(known) = self.known().get_mut(&key) {
+            known.is_here = true;
+        }
+        Ok(())
+    }
+
+    /// Writes a file to the bucket. `target` is the file in the working copy, which the caller replaces afterwards.
+    ///
+    /// # Errors
+    /// [`LoadError::Locked`] if another writer has changed the object.
+    pub(super) fn put(&self, target: &Path, content: Content<'_>) -> Result<(), LoadError> {
+        self.require_lease()?;
+        let key = self.key_of(target);
+        let expected = match self.known().get(&key) {
+            Some(known) => Expected::Version(known.object.version.clone()),
+            None => Expected::Missing,
+        };
+        let Some(version) = self.bucket.put(&key, content, &expected)? else { return Err(self.taken(None)) };
+        let bytes = match content {
+            Content::Bytes(bytes) => bytes.len() as u64,
+            Content::File(file) => fs::metadata(file).map_err(LoadError::io("read", file))?.len(),
+        };
+        let object = ListedObject { key: key.clone(), bytes, version };
+        self.known().insert(key, Known { object, is_here: true });
+        Ok(())
+    }
+
+    /// Removes a file from the bucket. Does nothing if the bucket does not have it.
+    pub(super) fn remove(&self, path: &Path) -> Result<(), LoadError> {
+        self.require_lease()?;
+        let key = self.key_of(path);
+        if self.known().contains_key(&key) {
+            self.remove_keys(&[key])?;
+        }
+        Ok(())
+    }
+
+    /// Commits a part: writes the files in `folder` to the bucket. `name` is the name that the folder gets afterwards.
+    ///
+    /// # Errors
+    /// [`LoadError::Locked`] with its writer if the number is in use.
+    pub(super) fn commit(&self, folder: &Path, number: u64, name: &str) -> Result<(), LoadError> {
+        self.require_lease()?;
+        let data = format!("{PARTS}/{number:012}-{}.part", uuid::Uuid::new_v4().simple());
+        let packed = files::with_suffix(folder, ".part");
+        let files = pack(folder, &packed)?;
+        let written = self.bucket.put(&data, Content::File(&packed), &Expected::Missing);
+        fs::remove_file(&packed).map_err(LoadError::io("remove", &packed))?;
+        written.map(|version| self.note(&data, version))?;
+        let commit = Commit { folder: name.to_owned(), data, files, writer: own_name() };
+        let text = serde_json::to_vec(&commit).map_err(|error| LoadError::Bug(error.to_string()))?;
+        let key = commit_key(number);
+        if let Some(version) = self.bucket.put(&key, Content::Bytes(&text), &Expected::Missing)? {
+            self.note(&key, Some(version));
+            return Ok(());
+        }
+        let first = self.bucket.read(&key)?.and_then(|found| serde_json::from_slice::<Commit>(&found.bytes).ok());
+        // The data of the refused commit belongs to no commit.
+        self.bucket.remove(&[commit.data])?;
+        Err(self.taken(first.map(|first| first.writer)))
+    }
+
+    /// Brings the commits after `published` into the folder of parts, and removes data that belongs to no commit.
+    pub(super) fn fetch_commits(&self, published: u64, parts: &Path) -> Result<(), LoadError> {
+        let mut data: Vec<String> = Vec::new();
+        for object in self.objects_below(PARTS) {
+            let Some(number) = object.key.strip_suffix(".json").and_then(number_of) else { continue };
+            if number <= published {
+                continue;
+            }
+            let found = self.bucket.read(&object.key)?;
+            let commit = found.and_then(|found| serde_json::from_slice::<Commit>(&found.bytes).ok());
+            let damaged = |why: &str| LoadError::Damaged { path: self.place(), why: format!("{} {why}", object.key) };
+            let commit = commit.ok_or_else(|| damaged("cannot be read"))?;
+            let folder = parts.join(&commit.folder);
+            if !folder.is_dir() {
+                let packed = self.folder.join(&commit.data);
+                if !self.has(&packed) {
+                    return Err(damaged("has lost its data"));
+                }
+                self.fetch(&packed)?;
+                unpack(&packed, &commit.files, &folder)?;
+                fs::remove_file(&packed).map_err(LoadError::io("remove", &packed))?;
+            }
+            data.push(commit.data);
+        }
+        if self.lease.is_none() {
+            return Ok(());
+        }
+        let objects = self.objects_below(PARTS).into_iter().map(|object| object.key);
+        let left: Vec<String> = objects.filter(|key| key.ends_with(".part") && !data.contains(key)).collect();
+        self.remove_keys(&left)
+    }
+
+    /// Removes all commits, published or not.
+    pub(super) fn remove_all_commits(&self) -> Result<(), LoadError> {
+        self.require_lease()?;
+        let keys: Vec<String> = self.objects_below(PARTS).into_iter().map(|object| object.key).collect();
+        self.remove_keys(&keys)
+    }
+
+    fn remove_keys(&self, keys: &[String]) -> Result<(), LoadError> {
+        self.bucket.remove(keys)?;
+        let mut known = self.known();
+        keys.iter().for_each(|key| drop(known.remove(key)));
+        Ok(())
+    }
+
+    /// Adds an object of a commit to the list.
+    fn note(&self, key: &str, version: Option<Version>) {
+        if let Some(version) = version {
+            let object = ListedObject { key: key.to_owned(), bytes: 0, version };
+            self.known().insert(key.to_owned(), Known { object, is_here: false });
+        }
+    }
+
+    /// Returns the largest number of a commit, published or not; 0 if there is none.
+    pub(super) fn last_commit(&self) -> u64 {
+        let keys = self.objects_below(PARTS);
+        keys.iter().filter_map(|object| number_of(object.key.strip_suffix(".json")?)).max().unwrap_or(0)
+    }
+
+    /// Removes the data of published commits, and objects of old commits.
+    pub(super) fn remove_commits(&self, numbers: &[u64]) -> Result<(), LoadError> {
+        self.require_lease()?;
+        let last = numbers.iter().max().copied().unwrap_or(0);
+        let is_done = |object: &ListedObject| match number_of(&object.key) {
+            Some(number) if object.key.ends_with(".json") => number + PUBLISHED_KEPT <= last,
+            Some(number) => numbers.contains(&number),
+            None => false,
+        };
+        let done: Vec<String> =
+            self.objects_below(PARTS).into_iter().filter(is_done).map(|object| object.key).collect();
+        self.remove_keys(&done)
+    }
+
+    fn require_lease(&self) -> Result<(), LoadError> {
+        match &self.lease {
+            Some(lease) => lease.require(),
+            None => Err(LoadError::Bug("a change of a bucket that was opened to compare".to_owned())),
+        }
+    }
+
+    fn taken(&self, holder: Option<String>) -> LoadError {
+        LoadError::Locked { path: self.place(), holder }
+    }
+
+    fn key_of(&self, path: &Path) -> String {
+        path.strip_prefix(&self.folder).unwrap_or(path).to_string_lossy().into_owned()
+    }
+
+    fn objects_below(&self, folder: &str) -> Vec<ListedObject> {
+        let is_below = |key: &str| {
+            let rest = key.strip_prefix(folder);
+            folder.is_empty() || rest.is_some_and(|rest| rest.starts_with('/'))
+        };
+        let known = self.known();
+        known.iter().filter(|(key, _)| is_below(key)).map(|(_, known)| known.object.clone()).collect()
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Known>> {
+        // Every change is one insertion or removal, or makes the list new.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn commit_key(number: u64) -> String {
+    format!("{PARTS}/{number:012}.json")
+}
+
+/// Reads the number of a commit from the key of one of its objects.
+fn number_of(key: &str) -> Option<u64> {
+    key.rsplit('/').next()?.get(..12)?.parse().ok()
+}
+
+/// Writes the files of a folder one after the other into one file.
+fn pack(folder: &Path, packed: &Path) -> Result<Vec<PackedFile>, LoadError> {
+    let mut paths = files::files_below(folder)?;
+    paths.sort();
+    let mut target = File::create(packed).map_err(LoadError::io("create", packed))?;
+    let mut files = Vec::new();
+    for path in paths {
+        let bytes = File::open(&path).and_then(|mut file| io::copy(&mut file, &mut target));
+        let bytes = bytes.map_err(LoadError::io("copy", &path))?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        files.push(PackedFile { name, bytes });
+    }
+    Ok(files)
+}
+
+/// Makes the folder with the packed files.
+fn unpack(packed: &Path, packed_files: &[PackedFile], folder: &Path) -> Result<(), LoadError> {
+    let failed = LoadError::io("unpack", packed);
+    let new = files::with_suffix(folder, ".new");
+    files::create_folders(&new).map_err(LoadError::io("create", &new))?;
+    let mut source = File::open(packed).map_err(failed)?;
+    for PackedFile { name, bytes } in packed_files {
+        // A name with a slash would leave the folder.
+        let path = new.join(Path::new(name).file_name().unwrap_or_default());
+        let mut file = File::create(&path).map_err(LoadError::io("create", &path))?;
+        io::copy(&mut io::Read::take(&mut source, *bytes), &mut file).map_err(failed)?;
+    }
+    fs::rename(&new, folder).map_err(LoadError::io("replace", folder))
+}
