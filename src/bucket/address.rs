@@ -3,15 +3,15 @@
 use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
 use object_store::{
-    BackoffConfig, ClientOptions, ObjectStoreScheme, RetryConfig,
+    BackoffConfig, ClientOptions, ObjectStore, ObjectStoreScheme, RetryConfig,
     aws::{AmazonS3Builder, AmazonS3ConfigKey},
     azure::MicrosoftAzureBuilder,
     gcp::GoogleCloudStorageBuilder,
+    multipart::MultipartStore,
     path::Path,
 };
 use url::Url;
 
-use super::Backend;
 use crate::tls::install_crypto;
 
 /// Schemes that the program takes for an address of a bucket.
@@ -25,6 +25,11 @@ const FIRST_DELAY: Duration = Duration::from_millis(100);
 /// Longest delay between repetitions.
 const DELAY_MAX: Duration = Duration::from_secs(15);
 const RETRIES_MAX: usize = 10;
+
+/// What a store of objects must be able to do.
+pub trait Backend: ObjectStore + MultipartStore {}
+
+impl<T: ObjectStore + MultipartStore> Backend for T {}
 
 /// The address of a folder of a bucket: `s3://bucket/folder`, `gs://bucket/folder`, `az://container/folder` or
 /// `abfss://container@account.dfs.core.windows.net/folder`.

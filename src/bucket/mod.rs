@@ -21,22 +21,14 @@ use std::{
 
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _};
-use object_store::{
-    GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt as _, PutPayload, UpdateVersion, multipart::MultipartStore,
-    path::Path,
-};
+use object_store::{GetOptions, ObjectMeta, ObjectStoreExt as _, PutPayload, UpdateVersion, path::Path};
 use tokio::runtime::{Builder, Runtime};
 
-pub use address::BucketAddress;
+pub use address::{Backend, BucketAddress};
 pub use error::{BucketError, BucketErrorKind};
 pub use put::{Content, UPLOADS};
 
 use crate::model::{DurableStep, Failpoints};
-
-/// What a store of objects must be able to do.
-pub trait Backend: ObjectStore + MultipartStore {}
-
-impl<T: ObjectStore + MultipartStore> Backend for T {}
 
 /// A version of an object. Each write gives an object another version.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -158,7 +158,8 @@ pub fn copy_of(from: &Place, to: Place) -> Place {
     to
 }
 
-fn copy_folder(from: &Path, to: &Path) {
+/// Copies a folder with all that is in it.
+pub fn copy_folder(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let path = entry.unwrap().path();

@@ -4,6 +4,7 @@
 //! These tests do not cover the loss of unsynced bytes at a power failure: the system keeps what a killed process has
 //! written.
 
+mod copies;
 pub mod killer;
 mod lost;
 pub mod witness;

@@ -169,7 +169,7 @@ impl Remote {
             file.write_all(&bytes).map_err(LoadError::io("write", &new))?;
         }
         drop(file);
-        fs::rename(&new, path).map_err(LoadError::io("replace", path))?;
+        files::move_over_unsynced(&new, path).map_err(LoadError::io("replace", path))?;
         if let Some(known) = self.known().get_mut(&key) {
             known.is_here = true;
         }
@@ -372,5 +372,5 @@ fn unpack(packed: &Path, packed_files: &[PackedFile], folder: &Path) -> Result<(
         let mut file = File::create(&path).map_err(LoadError::io("create", &path))?;
         io::copy(&mut io::Read::take(&mut source, *bytes), &mut file).map_err(failed)?;
     }
-    fs::rename(&new, folder).map_err(LoadError::io("replace", folder))
+    files::move_folder(&new, folder).map_err(LoadError::io("replace", folder))
 }
