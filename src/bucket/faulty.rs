@@ -40,13 +40,15 @@ pub struct Objects {
     requests: Arc<Mutex<Vec<String>>>,
 }
 
-impl Objects {
+impl Default for Objects {
     /// Creates a store without objects and faults.
-    pub fn new() -> Self {
+    fn default() -> Self {
         let plan: Arc<Plan> = Arc::new(|_| Fault::None);
         Self { objects: Arc::default(), plan: Arc::new(Mutex::new(plan)), requests: Arc::default() }
     }
+}
 
+impl Objects {
     /// Returns access to the folder `w` of the store.
     pub fn bucket(&self) -> Bucket {
         let address: BucketAddress = "s3://test/w".parse().unwrap();

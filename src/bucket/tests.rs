@@ -34,7 +34,7 @@ fn addresses_are_checked() {
 
 #[test]
 fn a_write_has_a_condition() {
-    let bucket = Objects::new().bucket();
+    let bucket = Objects::default().bucket();
     let put = |text: &str, expected: &Expected| bucket.put("a", Content::Bytes(text.as_bytes()), expected).unwrap();
     let first = put("one", &Expected::Missing).unwrap();
     assert_eq!(put("two", &Expected::Missing), None);
@@ -50,7 +50,7 @@ fn a_write_has_a_condition() {
 
 #[test]
 fn lists_are_in_order_and_below_their_folder() {
-    let bucket = Objects::new().bucket();
+    let bucket = Objects::default().bucket();
     for key in ["b/2", "a", "b/1", "b/3", "bc/1"] {
         bucket.put(key, Content::Bytes(b"x"), &Expected::Missing).unwrap();
     }
@@ -64,7 +64,7 @@ fn lists_are_in_order_and_below_their_folder() {
 
 #[test]
 fn a_large_file_is_written_in_parts() {
-    let objects = Objects::new();
+    let objects = Objects::default();
     let bucket = objects.bucket();
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("large");

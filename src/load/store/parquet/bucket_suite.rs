@@ -25,7 +25,7 @@ struct InBucket {
 }
 
 fn bucket() -> Box<dyn Kind> {
-    Box::new(InBucket { objects: Objects::new(), mirror: TempDir::new().unwrap() })
+    Box::new(InBucket { objects: Objects::default(), mirror: TempDir::new().unwrap() })
 }
 
 /// Opens the warehouse in the bucket. Returns the folder of work too, which must outlive the warehouse.

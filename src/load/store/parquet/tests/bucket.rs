@@ -58,7 +58,7 @@ fn assert_content(store: &mut ParquetStore, done: usize, context: &str) {
 /// Runs the commits in a new bucket whose `nth` request meets `fault`, and each later one `later`. Returns false if
 /// there are fewer requests.
 fn killed_at(nth: usize, fault: Fault, later: Fault) -> bool {
-    let objects = Objects::new();
+    let objects = Objects::default();
     let taken = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&taken);
     objects.fail(move |_| match counter.fetch_add(1, Ordering::Relaxed) {
@@ -91,7 +91,7 @@ fn p2_a_lost_answer_of_a_bucket_is_harmless() {
 
 #[test]
 fn p2_of_two_writers_of_a_bucket_one_commits() {
-    let objects = Objects::new();
+    let objects = Objects::default();
     let works = [new_folder(), new_folder(), new_folder()];
     drop(open_bucket(&objects, &works[0]).unwrap());
     let first = open_bucket(&objects, &works[1]).unwrap();
@@ -123,7 +123,7 @@ fn p2_of_two_writers_of_a_bucket_one_commits() {
 
 #[test]
 fn a_bucket_is_compared_while_it_is_written() {
-    let objects = Objects::new();
+    let objects = Objects::default();
     let compare = || {
         let work = new_folder();
         let opened = ParquetStore::open_bucket_to_compare(objects.bucket(), work.path(), &identity(), &options());
@@ -146,7 +146,7 @@ fn a_bucket_is_compared_while_it_is_written() {
 
 #[test]
 fn a_commit_to_a_bucket_needs_few_requests() {
-    let objects = Objects::new();
+    let objects = Objects::default();
     let works = [new_folder(), new_folder()];
     run(&mut open_bucket(&objects, &works[0]).unwrap(), &commits()).unwrap();
     objects.take_requests();
