@@ -7,7 +7,7 @@ installed() { # NAME PACKAGES...: makes a Python environment with these packages
     if [ "$(cat "$at/packages" 2>/dev/null)" != "$*" ]; then
         rm -rf "$at"
         python3 -m venv "$at"
-        "$at/bin/pip" install --quiet --disable-pip-version-check "$@"
+        "$at/bin/pip" install --quiet --disable-pip-version-check "$@" || return 1
         echo "$*" >"$at/packages"
     fi
 }

@@ -6,40 +6,48 @@ use tempfile::TempDir;
 
 use super::{ParquetOptions, ParquetStore, PartitionBy};
 use crate::{
-    bucket::faulty::Objects,
+    bucket::{Bucket, faulty::Objects},
     files,
     load::{
         Identity, LoadError, LockPatience, Reader, Warehouse,
         conformance::{Kind, conformance_tests},
     },
-    model::WarehouseKind,
+    model::{Failpoints, WarehouseKind},
 };
 
 /// Bytes of rows that are buffered.
 const BUFFER_BYTES_MAX: usize = 16 << 20;
 
 struct InBucket {
-    objects: Objects,
+    bucket: Bucket,
     /// Has the objects as files, for readers and for comparisons.
     mirror: TempDir,
 }
 
 fn bucket() -> Box<dyn Kind> {
-    Box::new(InBucket { objects: Objects::default(), mirror: TempDir::new().unwrap() })
+    Box::new(InBucket { bucket: Objects::default().bucket(), mirror: TempDir::new().unwrap() })
+}
+
+/// A new folder of the bucket that `scripts/bucket.sh` names.
+#[expect(clippy::disallowed_methods, reason = "the script starts the server of the bucket")]
+fn real_bucket() -> Box<dyn Kind> {
+    let name = std::env::var("STUDYSYNC_TEST_BUCKET").expect("run by scripts/bucket.sh, which starts an S3 server");
+    let address = format!("{name}/{}", uuid::Uuid::new_v4()).parse().unwrap();
+    let bucket = Bucket::connect(&address, &Failpoints::default()).unwrap();
+    Box::new(InBucket { bucket, mirror: TempDir::new().unwrap() })
 }
 
 /// Opens the warehouse in the bucket. Returns the folder of work too, which must outlive the warehouse.
-fn open(objects: &Objects, identity: &Identity) -> Result<(Warehouse, TempDir), LoadError> {
+fn open(bucket: &Bucket, identity: &Identity) -> Result<(Warehouse, TempDir), LoadError> {
     let options = ParquetOptions { partition_by: PartitionBy::Month, memory_limit_bytes: 256 << 20, threads: 2 };
     let work = TempDir::new().unwrap();
-    let store =
-        ParquetStore::open_bucket(&objects.bucket(), work.path(), identity, &options, &LockPatience::default())?;
+    let store = ParquetStore::open_bucket(bucket, work.path(), identity, &options, &LockPatience::default())?;
     Ok((Warehouse::new("parquet", String::new(), Box::new(store), BUFFER_BYTES_MAX, 2), work))
 }
 
 impl InBucket {
     fn update_mirror(&self) {
-        let bucket = self.objects.bucket();
+        let Self { bucket, .. } = self;
         let root = self.mirror.path();
         let listed = bucket.list("", None).unwrap();
         for file in files::files_below(root).unwrap() {
@@ -60,7 +68,7 @@ impl InBucket {
 
 impl Kind for InBucket {
     fn open(&self, identity: &Identity) -> Result<Warehouse, LoadError> {
-        open(&self.objects, identity).map(|(warehouse, work)| {
+        open(&self.bucket, identity).map(|(warehouse, work)| {
             // The system removes its folder of temporary files.
             let _ = work.keep();
             warehouse
@@ -79,3 +87,7 @@ impl Kind for InBucket {
 }
 
 conformance_tests!(bucket);
+
+mod real_bucket {
+    crate::load::conformance::conformance_tests!(slow super::real_bucket);
+}

@@ -3,6 +3,7 @@
 //! The lease only avoids work that would fail. A commit is safe without it, because of its number.
 
 use std::{
+    fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         mpsc::{self, RecvTimeoutError, Sender},
@@ -11,6 +12,10 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use rustix::{
+    io::Errno,
+    process::{Pid, test_kill_process},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -25,13 +30,43 @@ const VALID: Duration = Duration::from_secs(120);
 /// Time between two renewals.
 const RENEWAL: Duration = Duration::from_secs(30);
 
+/// A process that writes a warehouse.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Writer {
+    process: u32,
+    host: String,
+}
+
 /// The content of the lease.
 #[derive(Debug, Serialize, Deserialize)]
 struct Holder {
-    /// The process, and the machine that runs it.
-    holder: String,
+    writer: Writer,
     /// Differs between any two leases and renewals, so that each write is another version.
     id: String,
+}
+
+impl Writer {
+    /// Returns this process.
+    pub(super) fn this() -> Self {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        Self { process: std::process::id(), host }
+    }
+
+    /// Returns true if the process ran on this machine and has ended. A container's only process has the number 1 each
+    /// time.
+    fn has_ended(&self) -> bool {
+        let this = Self::this();
+        let Some(process) = i32::try_from(self.process).ok().and_then(Pid::from_raw) else { return false };
+        let is_gone = || test_kill_process(process) == Err(Errno::SRCH);
+        self.host == this.host && ((self.process == 1 && this.process == 1) || is_gone())
+    }
+}
+
+impl fmt::Display for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Other messages recognize a command of this program by the last word.
+        write!(f, "process {} on {}, studysync", self.process, self.host)
+    }
 }
 
 struct State {
@@ -105,11 +140,11 @@ impl Drop for Lease {
 /// Replaces a lease that its holder does not renew.
 fn replace_old(bucket: &Bucket) -> Result<Version, LoadError> {
     let Some(found) = bucket.read(KEY)? else { return Err(held(bucket, None)) };
-    let holder = serde_json::from_slice::<Holder>(&found.bytes).ok().map(|found| found.holder);
+    let holder = serde_json::from_slice::<Holder>(&found.bytes).ok().map(|found| found.writer);
     let now_ms = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |elapsed| elapsed.as_millis());
     let valid_until_ms = u128::try_from(found.written_ms).unwrap_or(0) + VALID.as_millis();
-    if now_ms < valid_until_ms {
-        return Err(held(bucket, holder));
+    if now_ms < valid_until_ms && !holder.as_ref().is_some_and(Writer::has_ended) {
+        return Err(held(bucket, holder.map(|holder| holder.to_string())));
     }
     let taken = bucket.put(KEY, Content::Bytes(&text()?), &Expected::Version(found.version))?;
     taken.ok_or_else(|| held(bucket, None))
@@ -129,14 +164,8 @@ fn renew(bucket: &Bucket, state: &Mutex<State>) {
 }
 
 fn text() -> Result<Vec<u8>, LoadError> {
-    let holder = Holder { holder: own_name(), id: uuid::Uuid::new_v4().to_string() };
+    let holder = Holder { writer: Writer::this(), id: uuid::Uuid::new_v4().to_string() };
     serde_json::to_vec_pretty(&holder).map_err(|error| LoadError::Bug(error.to_string()))
-}
-
-/// Returns the name of this process for the messages of other writers.
-pub(super) fn own_name() -> String {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    format!("process {} on {}, studysync", std::process::id(), host.trim())
 }
 
 fn held(bucket: &Bucket, holder: Option<String>) -> LoadError {

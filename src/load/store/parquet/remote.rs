@@ -26,7 +26,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::lease::{Lease, own_name};
+use super::lease::{Lease, Writer};
 use crate::{
     bucket::{Bucket, Content, Expected, ListedObject, UPLOADS, Version},
     files,
@@ -52,7 +52,7 @@ struct Commit {
     /// The files in the object, in this order.
     files: Vec<PackedFile>,
     /// The process that made the commit, for the message of another writer.
-    writer: String,
+    writer: Writer,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -219,7 +219,7 @@ impl Remote {
         let written = self.bucket.put(&data, Content::File(&packed), &Expected::Missing);
         fs::remove_file(&packed).map_err(LoadError::io("remove", &packed))?;
         written.map(|version| self.note(&data, version))?;
-        let commit = Commit { folder: name.to_owned(), data, files, writer: own_name() };
+        let commit = Commit { folder: name.to_owned(), data, files, writer: Writer::this() };
         let text = serde_json::to_vec(&commit).map_err(|error| LoadError::Bug(error.to_string()))?;
         let key = commit_key(number);
         if let Some(version) = self.bucket.put(&key, Content::Bytes(&text), &Expected::Missing)? {
@@ -229,7 +229,7 @@ impl Remote {
         let first = self.bucket.read(&key)?.and_then(|found| serde_json::from_slice::<Commit>(&found.bytes).ok());
         // The data of the refused commit belongs to no commit.
         self.bucket.remove(&[commit.data])?;
-        Err(self.taken(first.map(|first| first.writer)))
+        Err(self.taken(first.map(|first| first.writer.to_string())))
     }
 
     /// Brings the commits after `published` into the folder of parts, and removes data that belongs to no commit.

@@ -11,7 +11,10 @@ use std::sync::{
 };
 
 use crate::{
-    bucket::faulty::{Fault, Objects},
+    bucket::{
+        Content, Expected,
+        faulty::{Fault, Objects},
+    },
     load::LockPatience,
 };
 
@@ -90,35 +93,83 @@ fn p2_a_lost_answer_of_a_bucket_is_harmless() {
 }
 
 #[test]
-fn p2_of_two_writers_of_a_bucket_one_commits() {
+fn a_second_writer_of_a_bucket_is_refused() {
     let objects = Objects::default();
-    let works = [new_folder(), new_folder(), new_folder()];
-    drop(open_bucket(&objects, &works[0]).unwrap());
-    let first = open_bucket(&objects, &works[1]).unwrap();
-    let refused = open_bucket(&objects, &works[2]).err().unwrap();
-    assert!(
-        matches!(&refused, LoadError::Locked { holder: Some(holder), .. } if holder.contains("studysync")),
-        "{refused}"
-    );
-    // The clock of the second writer is wrong: to it, the lease of the first is old.
-    end_lease(&objects);
-    let second = open_bucket(&objects, &works[2]).unwrap();
-    let mut race = Vec::new();
-    for (mut store, key) in [(first, 1), (second, 2)] {
-        let row = Row { key, at_us: START_US, content: key };
-        race.push(std::thread::spawn(move || {
+    let works = [new_folder(), new_folder()];
+    let _first = open_bucket(&objects, &works[0]).unwrap();
+    let refused = open_bucket(&objects, &works[1]).err().unwrap();
+    let is_named = |holder: &String| holder.contains(&format!("process {}", std::process::id()));
+    assert!(matches!(&refused, LoadError::Locked { holder: Some(holder), .. } if is_named(holder)), "{refused}");
+}
+
+/// Lets two writers race, as if the clock of one were wrong: to it, the lease of the other is old.
+fn race(objects: &Objects, key: i64) {
+    let works = [new_folder(), new_folder()];
+    let stores = works.each_ref().map(|work| {
+        let store = open_bucket(objects, work).unwrap();
+        end_lease(objects);
+        store
+    });
+    let writers = stores.into_iter().zip([key, key + 1]).map(|(mut store, key)| {
+        std::thread::spawn(move || {
+            let row = Row { key, at_us: START_US, content: key };
             store.write(&[added("responses", &[row]), added("sync_windows", &[row])])?;
             store.commit("race")?;
             store.publish()
-        }));
-    }
-    let ended: Vec<_> = race.into_iter().map(|writer| writer.join().unwrap()).collect();
+        })
+    });
+    let writers: Vec<_> = writers.collect();
+    let ended: Vec<_> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
     let refused: Vec<_> = ended.iter().filter_map(|ended| ended.as_ref().err()).collect();
     assert!(matches!(refused.as_slice(), [LoadError::Locked { .. }]), "{ended:?}");
-    end_lease(&objects);
+    end_lease(objects);
+}
+
+fn let_race(races: i64) {
+    let objects = Objects::default();
+    drop(open_bucket(&objects, &new_folder()).unwrap());
+    (0..races).for_each(|number| race(&objects, number * 2));
     let work = new_folder();
     let mut store = open_bucket(&objects, &work).unwrap();
-    assert_eq!(committed(&mut store).unwrap(), 1);
+    let rows = contents(&mut store, "responses", &all_columns("responses"), &Filter::all());
+    assert_eq!((committed(&mut store).unwrap(), rows.len()), (races as usize, races as usize));
+}
+
+#[test]
+fn p2_two_writers_of_a_bucket_lose_nothing() {
+    let_race(20);
+}
+
+#[test]
+#[ignore = "slow: run by `make test-slow`"]
+fn p2_slow_two_writers_race_200_times() {
+    let_race(200);
+}
+
+#[test]
+fn p9_the_lease_of_a_dead_process_is_taken_at_once() {
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    let process = child.id();
+    child.wait().unwrap();
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    for (process, host, is_taken) in [
+        (process, host.as_str(), true),
+        (process, "another-machine", false),
+        (std::process::id(), host.as_str(), false),
+    ] {
+        let objects = Objects::default();
+        let lease = format!("{{\"writer\":{{\"process\":{process},\"host\":\"{host}\"}},\"id\":\"x\"}}");
+        objects.bucket().put(LEASE, Content::Bytes(lease.as_bytes()), &Expected::Missing).unwrap();
+        let work = new_folder();
+        match open_bucket(&objects, &work) {
+            Ok(_) => assert!(is_taken, "{lease}"),
+            Err(LoadError::Locked { holder, .. }) => {
+                assert!(!is_taken, "{lease}");
+                assert_eq!(holder.unwrap(), format!("process {process} on {host}, studysync"));
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
 }
 
 #[test]
