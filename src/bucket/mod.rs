@@ -21,7 +21,7 @@ use std::{
 
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _};
-use object_store::{GetOptions, ObjectMeta, ObjectStoreExt as _, PutPayload, UpdateVersion, path::Path};
+use object_store::{GetOptions, ObjectMeta, PutPayload, UpdateVersion, path::Path};
 use tokio::runtime::{Builder, Runtime};
 
 pub use address::{Backend, BucketAddress};
@@ -128,19 +128,23 @@ impl Bucket {
 
     /// Reads an object; `None` if it does not exist.
     pub fn read(&self, key: &str) -> Result<Option<Object>, BucketError> {
+        let found = self.get(key, GetOptions::default()).map_err(BucketError::of("read", self.url_of(key)))?;
+        Ok(found.map(|(meta, bytes)| {
+            let written_ms = meta.last_modified.timestamp_millis();
+            Object { bytes, version: Version::of(&meta), written_ms }
+        }))
+    }
+
+    /// Reads an object, or the part of it that the options name; `None` if it does not exist.
+    fn get(&self, key: &str, options: GetOptions) -> Result<Option<(ObjectMeta, Bytes)>, object_store::Error> {
         let path = self.path(key);
         let found = self.wait(key, move |store| async move {
-            let found = store.get(&path).await?;
-            let meta = found.meta.clone();
-            Ok((meta, found.bytes().await?))
+            let found = store.get_opts(&path, options).await?;
+            Ok((found.meta.clone(), found.bytes().await?))
         });
         match found {
-            Ok((meta, bytes)) => {
-                let written_ms = meta.last_modified.timestamp_millis();
-                Ok(Some(Object { bytes, version: Version::of(&meta), written_ms }))
-            }
             Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(BucketError::of("read", self.url_of(key))(error)),
+            found => found.map(Some),
         }
     }
 

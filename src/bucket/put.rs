@@ -81,8 +81,9 @@ impl Bucket {
                 return Err(error);
             }
             // The answer to this try, or to an earlier one, may be lost after the write took effect.
-            if let Some(version) = self.version_if_equal(key, &bytes)? {
-                return Ok(Some(version));
+            let found = self.get(key, GetOptions::default())?;
+            if let Some((meta, _)) = found.filter(|(_, found)| *found == bytes) {
+                return Ok(Some(Version::of(&meta)));
             }
             if is_conflict(&error) {
                 return Ok(None);
@@ -93,21 +94,6 @@ impl Bucket {
             tries += 1;
             thread::sleep(delay);
             delay *= 2;
-        }
-    }
-
-    /// Returns the version of the object if it has these bytes.
-    fn version_if_equal(&self, key: &str, bytes: &Bytes) -> Result<Option<Version>, Error> {
-        let path = self.path(key);
-        let found = self.wait(key, move |store| async move {
-            let found = store.get(&path).await?;
-            let meta = found.meta.clone();
-            Ok((meta, found.bytes().await?))
-        });
-        match found {
-            Ok((meta, found)) => Ok((found == *bytes).then(|| Version::of(&meta))),
-            Err(Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(error),
         }
     }
 
@@ -183,17 +169,9 @@ impl Bucket {
         let mut file = File::open(upload.file).map_err(io_failure)?;
         file.seek(SeekFrom::Start(upload.bytes.saturating_sub(TAIL_BYTES))).map_err(io_failure)?;
         file.read_to_end(&mut end).map_err(io_failure)?;
-        let path = self.path(key);
         let options = GetOptions { range: Some(GetRange::Suffix(end.len() as u64)), ..GetOptions::default() };
-        let found = self.wait(key, move |store| async move {
-            let found = store.get_opts(&path, options).await?;
-            Ok((found.meta.clone(), found.bytes().await?))
-        });
-        match found {
-            Ok((meta, bytes)) => Ok((meta.size == upload.bytes && bytes == end).then(|| Version::of(&meta))),
-            Err(Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let found = self.get(key, options)?.filter(|(meta, bytes)| meta.size == upload.bytes && *bytes == end);
+        Ok(found.map(|(meta, _)| Version::of(&meta)))
     }
 
     /// Aborts writes in parts that killed writers have left. Only for a writer that has the folder alone.

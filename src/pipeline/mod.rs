@@ -56,7 +56,7 @@ pub use service_profile::{
 };
 pub use session::Session;
 pub use sync::{
-    backlog::{ScopeBacklog, backlog, rebuild_backlog},
+    backlog::{ScopeBacklog, ValidCoverage, backlog},
     deliveries::{FlushResult, flush_deliveries},
     named_surveys::{unknown_in_warehouse, unknown_surveys},
     people::{PeopleDue, people_due, refresh_intervals},

@@ -9,8 +9,8 @@ use crate::{
     config::Settings,
     model::{Untrusted, format_second, is_in_future},
     pipeline::{
-        DriftReport, KnownBehaviour, LEARNED_RATE, RunReason, RunReport, RunTimes, ScopeBacklog, backlog,
-        known_behaviours, retry_after_until_ms,
+        DriftReport, KnownBehaviour, LEARNED_RATE, RunReason, RunReport, RunTimes, ScopeBacklog, ValidCoverage,
+        backlog, known_behaviours, retry_after_until_ms,
     },
     source::LearnedRate,
     state::{Inbox, PendingDeliveries, PeopleCounts, RunEntry, State, StateError},
@@ -236,7 +236,7 @@ impl Status {
             None => Ok(Status {
                 now_ms,
                 stream_lags: stream_lags(settings, &[]),
-                backlog: backlog(settings, None, None, now_ms)?,
+                backlog: backlog(settings, None, None, now_ms, ValidCoverage::Stored)?,
                 ..Status::default()
             }),
         }
@@ -258,7 +258,7 @@ impl Status {
             scopes,
             learned_requests_per_sec: learned.and_then(|(rate, _)| rate.requests_per_sec),
             rate_limited_until_ms: retry_after_until_ms(state, now_ms)?,
-            backlog: backlog(settings, Some(state), None, clock.service_ms(now_ms))?,
+            backlog: backlog(settings, Some(state), None, clock.service_ms(now_ms), ValidCoverage::Stored)?,
             clock,
             now_ms,
             ..Status::default()

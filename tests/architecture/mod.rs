@@ -42,7 +42,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("upsert", &["model", "json", "text"]),
     ("flatten", &["model", "json", "page", "schema", "text"]),
     ("person", &["model", "files", "json", "page", "schema", "text"]),
-    ("load", &["model", "bucket", "files", "json", "schema", "person"]),
+    ("load", &["model", "bucket", "clock", "files", "json", "schema", "person"]),
     ("recordings", &["model", "files"]),
     ("config", &["model", "files", "plan", "process_group", "redact", "text", "wording"]),
     (

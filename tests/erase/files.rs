@@ -9,22 +9,10 @@ use super::{
     people::{VISITOR, ZOE, ZOE_MAIL, plant},
     receipt,
 };
-use crate::harness::{ALL_FLAGS, Place, Service, days_ago, small};
+use crate::harness::{ALL_FLAGS, Place, Service, copy_folder, days_ago, small};
 
 fn needles() -> Vec<Needle> {
     [ZOE, ZOE_MAIL, "7c1c9d6e-0b7a-4c55-9a40-1d2e3f405163"].map(Needle::new).into()
-}
-
-fn copy(from: &std::path::Path, to: &std::path::Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap().flatten() {
-        let target = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            std::fs::copy(entry.path(), target).unwrap();
-        }
-    }
 }
 
 #[test]
@@ -94,7 +82,7 @@ fn p9_slow_a_restored_archive_does_not_restore_the_erased() {
     plant(&service);
     let place = Place::new(&service);
     place.run(&["backfill", "--from", &days_ago(14)]).expect(0);
-    copy(&place.path("archive"), &place.path("backup"));
+    copy_folder(&place.path("archive"), &place.path("backup"));
     receipt(&erase(&place, &["--user-id", ZOE, "--visitor-id", VISITOR]));
     std::fs::remove_dir_all(place.path("archive")).unwrap();
     std::fs::rename(place.path("backup"), place.path("archive")).unwrap();

@@ -6,16 +6,12 @@ use std::{
     collections::BTreeMap,
     fs,
     path::Path,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 use studysync::{
-    config,
     erase::{Erase, EraseRequest},
-    model::{DurableStep, Failpoints, IdentifierKind, WarehouseKind},
+    model::{DurableStep, IdentifierKind},
     pipeline::System,
 };
 use studysync_sandbox::ListName;
@@ -26,27 +22,7 @@ use super::{
     grep::{Needle, found},
     people::{Everybody, Person, SESSIONS, ZOE_UUID, identity, record},
 };
-use crate::harness::{Place, Service, days_ago, small};
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().flatten() {
-        let target = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            copy(&entry.path(), &target)
-        } else {
-            let _ = fs::copy(entry.path(), target).unwrap();
-        }
-    }
-}
-
-fn replace(root: &Path, with: &Path) {
-    for entry in fs::read_dir(root).unwrap().flatten() {
-        let path = entry.path();
-        if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
-    }
-    copy(with, root);
-}
+use crate::harness::{Place, Service, copy_folder, days_ago, small};
 
 /// Runs the erasure in this process. Before the step that `stops` selects, copies the folder and stops the erasure.
 pub fn run(
@@ -69,28 +45,8 @@ fn run_request(
     killed: &Path,
     stops: impl Fn(usize, DurableStep) -> bool + Send + Sync + 'static,
 ) -> Vec<DurableStep> {
-    let taken: Arc<Mutex<Vec<DurableStep>>> = Arc::default();
-    let (seen, root, killed) = (Arc::clone(&taken), place.root().to_owned(), killed.to_owned());
-    let failpoints = Failpoints::with_hook(move |step| {
-        let mut seen = seen.lock().unwrap();
-        seen.push(step);
-        let is_killed = stops(seen.len(), step);
-        if is_killed {
-            copy(&root, &killed);
-        }
-        is_killed
-    });
-    fs::write(place.path("key"), crate::harness::KEY).unwrap();
-    let overrides = config::Overrides {
-        config: Some(place.path("studysync.toml")),
-        base_url: Some(service.to_owned()),
-        api_key_file: Some(place.path("key")),
-        warehouses: [(WarehouseKind::DuckDb, place.duckdb()), (WarehouseKind::Parquet, place.parquet())].into(),
-        state: Some(place.state()),
-        archive: Some(config::ArchiveChoice::Folder(place.path("archive"))),
-        ..config::Overrides::default()
-    };
-    let settings = config::resolve(overrides).unwrap();
+    let (failpoints, taken) = place.killed_before(killed, stops);
+    let settings = place.settings(service);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let system = System { failpoints, ..System::default() };
     let opened = Erase::open_in(settings, request, CancellationToken::new(), system);
@@ -124,7 +80,7 @@ fn killed_before(is_wanted: impl Fn(&str) -> bool) {
     let needles: Vec<Needle> = person.needles();
     let scratch = tempfile::tempdir().unwrap();
     let (evening, killed) = (scratch.path().join("evening"), scratch.path().join("killed"));
-    copy(place.root(), &evening);
+    copy_folder(place.root(), &evening);
     let failpoints = run(&place, &service.base_url(), &person, &killed, |_, _| false);
     assert_eq!(found(&place, &needles), [""; 0], "undisturbed");
     let counts = || {
@@ -157,11 +113,11 @@ fn killed_before(is_wanted: impl Fn(&str) -> bool) {
     places.sort_unstable();
     places.dedup();
     for stop_at in places {
-        replace(place.root(), &evening);
+        place.restore(&evening);
         let _ = fs::remove_dir_all(&killed);
         let taken = run(&place, &service.base_url(), &person, &killed, move |at, _| at == stop_at);
         let step = taken[stop_at - 1];
-        replace(place.root(), &killed);
+        place.restore(&killed);
         let [flag, user] = person.arguments();
         let done = place.run(&["erase", "--yes", flag, user, "--quiet"]);
         assert_eq!(done.code, 0, "killed before step {stop_at}, {step:?}: {}", done.stderr);
@@ -192,7 +148,7 @@ fn p9_a_redaction_that_is_killed_during_its_rewrite_is_counted() {
         step == DurableStep::DuckDbRewritten && rewrites.fetch_add(1, Ordering::Relaxed) == 1
     });
     assert_eq!(steps.last(), Some(&DurableStep::DuckDbRewritten), "{steps:?}");
-    replace(place.root(), killed.path());
+    place.restore(killed.path());
     let done = place.run(&["erase", "--yes", "--user-id", "anna-4711", "--redact-mentions", "--json"]).expect(0);
     // The same answer in DuckDB, in Parquet and in the archive.
     assert_eq!(done.json()["redacted"], 3, "{}", done.stdout);
@@ -209,7 +165,7 @@ fn p9_slow_linked_identifiers_survive_a_kill() {
     run(&place, &service.base_url(), &request(super::people::ZOE), killed.path(), |_, step| {
         step == DurableStep::ReceiptWritten
     });
-    replace(place.root(), killed.path());
+    place.restore(killed.path());
     // Her rows are gone, and with them the link from her user id to the visitor number. The journal of the erasure
     // keeps that link.
     assert_eq!(place.duckdb_tables().count("SELECT count(*) FROM responses WHERE visitor_id = 880001"), 0);

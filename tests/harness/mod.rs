@@ -8,6 +8,7 @@
 mod compare;
 mod empty_warehouse;
 pub mod expected;
+mod in_process;
 mod tables;
 
 use std::{
@@ -29,6 +30,7 @@ pub use compare::{
     assert_rows_equal, assert_warehouses_equal, content_columns,
 };
 pub use empty_warehouse::put_empty_warehouse;
+pub use in_process::copy_folder;
 pub use tables::{
     Cell, Contract, Row, Tables, WarehousePlace, all_contracts, connect, contract, different_rows, key_text,
 };

@@ -5,19 +5,17 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 
 use studysync::{
-    config,
-    model::{DurableStep, Failpoints, WarehouseKind},
+    model::DurableStep,
     pipeline::{PeopleSelection, Progress, Request, Run, System},
 };
 use studysync_sandbox::ChangeRequest;
 use tokio_util::sync::CancellationToken;
 
-use super::killer::copy_folder;
-use crate::harness::{ALL_FLAGS, KEY, Place, Service, Tables, all_contracts, days_ago, small};
+use crate::harness::{ALL_FLAGS, Place, Service, Tables, all_contracts, copy_folder, days_ago, small};
 
 const FILE: &str = "analysts.duckdb";
 const FOLDER: &str = "analysts-parquet";
@@ -66,34 +64,10 @@ impl Copies {
     }
 }
 
-fn replace(root: &Path, with: &Path) {
-    fs::remove_dir_all(root).unwrap();
-    copy_folder(with, root);
-}
-
 /// Syncs in this process. Before the step with this number, copies the folder to `killed` and stops the run.
 fn sync_and_kill(place: &Place, service: &Service, killed: &Path, stop_at: Option<usize>) -> Vec<DurableStep> {
-    let taken: Arc<Mutex<Vec<DurableStep>>> = Arc::default();
-    let (seen, root, killed) = (Arc::clone(&taken), place.root().to_owned(), killed.to_owned());
-    let failpoints = Failpoints::with_hook(move |step| {
-        let mut seen = seen.lock().unwrap();
-        seen.push(step);
-        let is_killed = stop_at == Some(seen.len());
-        if is_killed {
-            copy_folder(&root, &killed);
-        }
-        is_killed
-    });
-    let overrides = config::Overrides {
-        config: Some(place.path("studysync.toml")),
-        base_url: Some(service.base_url()),
-        api_key_file: Some(place.path("key")),
-        warehouses: [(WarehouseKind::DuckDb, place.duckdb()), (WarehouseKind::Parquet, place.parquet())].into(),
-        state: Some(place.state()),
-        archive: Some(config::ArchiveChoice::Folder(place.path("archive"))),
-        ..config::Overrides::default()
-    };
-    let settings = config::resolve(overrides).unwrap();
+    let (failpoints, taken) = place.killed_before(killed, move |number, _| stop_at == Some(number));
+    let settings = place.settings(&service.base_url());
     let request =
         Request { command: "sync", backfill: None, accept_vanished: false, people: PeopleSelection::AfterLists };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -114,7 +88,6 @@ fn sync_and_kill(place: &Place, service: &Service, killed: &Path, stop_at: Optio
 /// Returns a place whose copies are a night older than its warehouses.
 fn place_with_old_copies(service: &Service) -> Place {
     let place = Place::new(service);
-    fs::write(place.path("key"), KEY).unwrap();
     fs::write(place.path("publish-key"), "a key of pseudonyms for tests").unwrap();
     let key = place.path("publish-key").display().to_string();
     let publish = format!(
@@ -164,12 +137,12 @@ fn killed_before(is_wanted: impl Fn(usize, usize) -> bool) {
     }
     let mut partly = 0;
     for stop_at in stops {
-        replace(place.root(), &evening);
+        place.restore(&evening);
         let _ = fs::remove_dir_all(&killed);
         let taken = sync_and_kill(&place, &service, &killed, Some(stop_at));
         let when = format!("killed before step {stop_at}, {:?}", taken[stop_at - 1]);
         assert_eq!(taken[stop_at - 1], steps[stop_at - 1], "{when}");
-        replace(place.root(), &killed);
+        place.restore(&killed);
         let count = Copies::read(&place).assert_each_old_or_new(&old, &new, &when);
         partly += usize::from(count > 0 && count <= new.folder.len());
         place.run(&["sync"]).expect(0);

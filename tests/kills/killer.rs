@@ -1,12 +1,11 @@
 //! Runs the real program and kills it with SIGKILL, at times drawn from a seed.
 
 use std::{
-    path::Path,
     process::{Child, Stdio},
     time::{Duration, Instant},
 };
 
-use crate::harness::{Place, Service};
+use crate::harness::{Place, Service, copy_folder};
 
 /// A run that takes longer than this counts as hanging.
 const RUN_MAX: Duration = Duration::from_secs(120);
@@ -156,18 +155,4 @@ fn wait_for_silence(service: &Service) {
 pub fn copy_of(from: &Place, to: Place) -> Place {
     copy_folder(from.root(), to.root());
     to
-}
-
-/// Copies a folder with all that is in it.
-pub fn copy_folder(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        let target = to.join(path.file_name().unwrap());
-        if path.is_dir() {
-            copy_folder(&path, &target);
-        } else {
-            std::fs::copy(&path, &target).unwrap();
-        }
-    }
 }

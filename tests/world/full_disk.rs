@@ -13,9 +13,9 @@ use std::{
 
 use studysync_sandbox::ChangeRequest;
 
-use crate::harness::{DAY_MS, Done, Place, Service, assert_each_warehouse_equals, days_ago, expected::Expected, small};
-
-use super::{copy_folder, restore};
+use crate::harness::{
+    DAY_MS, Done, Place, Service, assert_each_warehouse_equals, copy_folder, days_ago, expected::Expected, small,
+};
 
 const DAYS: u32 = 12;
 
@@ -129,7 +129,7 @@ fn sweep(
     for step in 0..tried.sizes {
         // The sizes are not all multiples of a page.
         let room_kib = needed_kib * step / tried.sizes + step * 3 % 7;
-        restore(place, before.path());
+        place.restore(before.path());
         let when = format!("{full} with {room_kib} of {needed_kib} KiB");
         let (first, second) = on_a_full_disk(place, full, room_kib, command);
         if first.code != 0 {
@@ -140,7 +140,7 @@ fn sweep(
         assert_no_run_counts_as_killed(place, &when);
         assert_each_warehouse_equals(place, &expected, &when);
     }
-    restore(place, before.path());
+    place.restore(before.path());
     place.run(command).expect(0);
     (told, failures)
 }

@@ -17,8 +17,6 @@ mod tls;
 mod torn_warehouse;
 mod wire;
 
-use std::path::Path;
-
 use crate::harness::{Done, Place, Service, assert_warehouses_equal, contract, different_rows, expected::Expected};
 
 /// Asserts that an error contains these words, and says what to do.
@@ -51,27 +49,4 @@ fn assert_live_rows(place: &Place, service: &Service, when: &str) {
             }
         }
     }
-}
-
-/// Copies a folder with all that is in it.
-fn copy_folder(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        let target = to.join(path.file_name().unwrap());
-        if path.is_dir() {
-            copy_folder(&path, &target);
-        } else {
-            std::fs::copy(&path, &target).unwrap();
-        }
-    }
-}
-
-/// Restores a place from a copy.
-fn restore(place: &Place, copy: &Path) {
-    for entry in std::fs::read_dir(place.root()).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() { std::fs::remove_dir_all(path).unwrap() } else { std::fs::remove_file(path).unwrap() }
-    }
-    copy_folder(copy, place.root());
 }

@@ -5,9 +5,11 @@ use std::{fs, path::PathBuf};
 
 use studysync_sandbox::{Faults, Latency};
 
-use crate::harness::{ALL_FLAGS, NOW_MS, Place, Service, assert_warehouses_equal, days_ago, expected::Expected, small};
+use crate::harness::{
+    ALL_FLAGS, NOW_MS, Place, Service, assert_warehouses_equal, copy_folder, days_ago, expected::Expected, small,
+};
 
-use super::{assert_mended, copy_folder, restore};
+use super::assert_mended;
 
 const DAYS: u32 = 6;
 
@@ -44,13 +46,13 @@ fn p2_slow_a_spool_torn_at_any_byte_is_resumed() {
     let mut cuts: Vec<usize> = (0..whole.len()).step_by(step).collect();
     cuts.extend([8, 19, 20, 21, whole.len() - 1]);
     for cut in cuts {
-        restore(&place, copy.path());
+        place.restore(copy.path());
         fs::write(&spools[0], &whole[..cut]).unwrap();
         go_on(&place, &format!("cut at byte {cut}"));
         assert_warehouses_equal(&place, &expected, &format!("cut at byte {cut} of {}", whole.len()));
     }
     for at in (0..whole.len()).step_by(step * 2) {
-        restore(&place, copy.path());
+        place.restore(copy.path());
         let mut damaged = whole.clone();
         damaged[at] ^= 0x15;
         fs::write(&spools[0], damaged).unwrap();
@@ -68,7 +70,7 @@ fn p2_lost_spools_and_archives_are_pulled_again() {
     }
     go_on(&place, "without its spools");
     assert_warehouses_equal(&place, &expected, "without its spools");
-    restore(&place, copy.path());
+    place.restore(copy.path());
     fs::remove_dir_all(place.path("archive")).unwrap();
     go_on(&place, "without its archive");
     assert_warehouses_equal(&place, &expected, "without its archive");

@@ -2,9 +2,9 @@
 
 use std::{fs, path::PathBuf};
 
-use crate::harness::{Done, Place, Service, assert_warehouses_equal, days_ago, expected::Expected, small};
+use crate::harness::{Done, Place, Service, assert_warehouses_equal, copy_folder, days_ago, expected::Expected, small};
 
-use super::{assert_mended, assert_says, copy_folder, restore};
+use super::{assert_mended, assert_says};
 
 const DAYS: u32 = 12;
 
@@ -68,7 +68,7 @@ fn p2_p6_slow_a_torn_state_file_is_rebuilt_without_requests() {
     let expected = Expected::now(&service);
     let mut put_aside = 0;
     for (damage, bytes) in damages(&whole) {
-        restore(&place, copy.path());
+        place.restore(copy.path());
         fs::write(place.state(), &bytes).unwrap();
         service.clear_log();
         let done = backfill(&place);

@@ -7,12 +7,13 @@ use std::{
 };
 
 use crate::harness::{
-    Place, Service, assert_each_warehouse_equals, assert_warehouses_equal, days_ago, expected::Expected, small,
+    Place, Service, assert_each_warehouse_equals, assert_warehouses_equal, copy_folder, days_ago, expected::Expected,
+    small,
 };
 
 use studysync_sandbox::ChangeRequest;
 
-use super::{assert_mended, assert_says, copy_folder, restore};
+use super::{assert_mended, assert_says};
 
 const DAYS: u32 = 12;
 
@@ -60,7 +61,7 @@ fn p1_slow_a_torn_duckdb_file_is_refilled_once_moved_away() {
     beheaded[4096..12_288].fill(0);
     damages.push(("both headers zeroed".into(), beheaded));
     for (damage, bytes) in damages {
-        restore(&place, copy.path());
+        place.restore(copy.path());
         fs::write(place.duckdb(), bytes).unwrap();
         assert_way_out(&service, &place, &place.duckdb(), &place.duckdb(), &damage);
     }
@@ -118,7 +119,7 @@ fn exit_2_a_newer_or_foreign_duckdb_file_is_untouched() {
     assert_says(&place.run(&["sync"]).expect(2), &["warehouse.duckdb", "newer version"]);
     assert_eq!(fs::read(place.duckdb()).unwrap(), before);
 
-    restore(&place, copy.path());
+    place.restore(copy.path());
     fs::remove_file(place.duckdb()).unwrap();
     meta("CREATE TABLE sales (amount INTEGER); INSERT INTO sales VALUES (1)");
     assert_says(&place.run(&["sync"]).expect(2), &["warehouse.duckdb", "studysync did not create", "another path"]);
@@ -149,7 +150,7 @@ fn p2_slow_a_write_ahead_log_is_replayed_without_its_torn_end() {
     let log = leave_a_log(&place, copy.path());
     assert!(log.len() > 100);
     for cut in [log.len(), log.len() - 1, log.len() - 9, log.len() / 2, log.len() / 4, 20, 1, 0] {
-        restore(&place, copy.path());
+        place.restore(copy.path());
         fs::write(place.path("warehouse.duckdb.wal"), &log[..cut]).unwrap();
         assert_mended(&service, &place, &format!("with {cut} of {} bytes of the log", log.len()));
         assert_eq!(
@@ -160,7 +161,7 @@ fn p2_slow_a_write_ahead_log_is_replayed_without_its_torn_end() {
     }
     // Checksums in the log distinguish damage in the middle from a torn end.
     for at in [log.len() / 3, log.len() / 2, log.len() * 2 / 3] {
-        restore(&place, copy.path());
+        place.restore(copy.path());
         let mut damaged = log.clone();
         damaged[at] ^= 0x55;
         fs::write(place.path("warehouse.duckdb.wal"), damaged).unwrap();
@@ -197,7 +198,7 @@ fn p1_slow_a_damaged_parquet_folder_is_refilled_once_moved_away() {
         ("its own description garbage", &place.path("parquet/.studysync/warehouse.json"), Some(garbage(100))),
     ];
     for (damage, path, bytes) in damages {
-        restore(&place, copy.path());
+        place.restore(copy.path());
         match bytes {
             Some(bytes) => fs::write(path, bytes).unwrap(),
             None => fs::remove_file(path).unwrap(),

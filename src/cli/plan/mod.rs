@@ -11,7 +11,7 @@ use crate::{
     clock,
     config::Settings,
     model::{Ties, Window, behaviour_names, format_second},
-    pipeline::{self, Sample, ScopeBacklog},
+    pipeline::{self, Sample, ScopeBacklog, ValidCoverage},
     plan::{Cutter, estimate, minutes},
     state::{State, StateError},
     sync_status::HealthReason,
@@ -132,8 +132,8 @@ fn plan(args: &PlanArgs, settings: &Settings, context: &Context) -> Result<Plan,
     let has_coverage = state.as_ref().map(|state| state.covered_scopes()).transpose()?.is_some_and(|of| !of.is_empty());
     let reasons = HealthReason::missing_warehouses(settings, has_coverage);
     // A run into an empty warehouse pulls everything again, because a range is complete if every warehouse has it.
-    let backlog = if reasons.is_empty() { pipeline::backlog } else { pipeline::rebuild_backlog };
-    let backlog_at = |now_ms: i64| Ok(backlog(settings, state.as_ref(), backfill(now_ms), now_ms)?);
+    let valid = if reasons.is_empty() { ValidCoverage::Stored } else { ValidCoverage::Nothing };
+    let backlog_at = |now_ms: i64| Ok(pipeline::backlog(settings, state.as_ref(), backfill(now_ms), now_ms, valid)?);
     let mut probed = if args.probe { Some(probe(settings, context, backlog_at)?) } else { None };
     let now_ms = probed.as_ref().map_or(stored.service_ms, |probed| probed.now_ms);
     let (backlog, samples) = match &mut probed {

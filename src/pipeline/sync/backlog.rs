@@ -14,10 +14,19 @@ pub struct ScopeBacklog {
     pub rules: DueRules,
     /// Rows per request.
     pub page_rows: u32,
-    /// The coverage of the scope.
+    /// The stored coverage of the scope.
     pub covered: Vec<CoverageInterval>,
     /// The time ranges to scan, not yet cut into windows. Empty if nothing is due.
     pub due: Vec<Due>,
+}
+
+/// Which ranges need no scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValidCoverage {
+    /// The stored coverage.
+    Stored,
+    /// None, because a warehouse has no scan: everything since the earliest covered time is due.
+    Nothing,
 }
 
 /// Returns the backlog of each scope at the service's time `now_ms`. `state` is `None` if there is no state file:
@@ -27,27 +36,7 @@ pub fn backlog(
     state: Option<&State>,
     backfill: Option<Window>,
     now_ms: i64,
-) -> Result<Vec<ScopeBacklog>, StateError> {
-    backlog_with(settings, state, backfill, now_ms, true)
-}
-
-/// Returns the [`backlog`] of a run into a warehouse that has no scan: everything since the earliest covered time is
-/// due. `covered` is still the stored coverage, for estimates.
-pub fn rebuild_backlog(
-    settings: &Settings,
-    state: Option<&State>,
-    backfill: Option<Window>,
-    now_ms: i64,
-) -> Result<Vec<ScopeBacklog>, StateError> {
-    backlog_with(settings, state, backfill, now_ms, false)
-}
-
-fn backlog_with(
-    settings: &Settings,
-    state: Option<&State>,
-    backfill: Option<Window>,
-    now_ms: i64,
-    is_coverage_valid: bool,
+    valid: ValidCoverage,
 ) -> Result<Vec<ScopeBacklog>, StateError> {
     let mut all = Vec::new();
     for stream in &settings.streams {
@@ -65,7 +54,10 @@ fn backlog_with(
                 lag_ms: i64::try_from(stream.settle.as_millis()).unwrap_or(i64::MAX),
                 rescan: stream.rescan.clone(),
             };
-            let valid = if is_coverage_valid { covered.as_slice() } else { &[] };
+            let valid = match valid {
+                ValidCoverage::Stored => covered.as_slice(),
+                ValidCoverage::Nothing => &[],
+            };
             let due = due(scope, valid, &rules, request, now_ms);
             let page_rows = page_rows(state, stream)?;
             all.push(ScopeBacklog { scope, rules, page_rows, covered, due });

@@ -16,7 +16,7 @@ use crate::pipeline::{
 };
 
 use super::{
-    backlog::{ScopeBacklog, backlog},
+    backlog::{ScopeBacklog, ValidCoverage, backlog},
     reconcile::{Resumed, resume},
     run::{OPEN_END_MS, PeopleSelection, Run},
     window_queue::WindowQueue,
@@ -145,7 +145,8 @@ impl Run {
 
     /// Returns the backlog of every scope at the service's time `now_ms`, without frozen streams.
     fn due(&self, now_ms: i64) -> Result<Vec<ScopeBacklog>, PipelineError> {
-        let mut due = backlog(&self.session.settings, Some(&self.context.state()), self.request.backfill, now_ms)?;
+        let (settings, backfill) = (&self.session.settings, self.request.backfill);
+        let mut due = backlog(settings, Some(&self.context.state()), backfill, now_ms, ValidCoverage::Stored)?;
         // A stream with a frozen scan is not read further.
         due.retain(|backlog| !self.findings.is_frozen(backlog.scope.stream));
         Ok(due)

@@ -11,7 +11,7 @@ use crate::{
     pipeline::{
         error::PipelineError,
         sync::{
-            backlog::{ScopeBacklog, backlog},
+            backlog::{ScopeBacklog, ValidCoverage, backlog},
             scan_pool::{NoteWords, PendingWindows, ScanTask},
         },
     },
@@ -41,7 +41,7 @@ pub(super) fn plan(
     request: VerifyRequest,
     now_ms: i64,
 ) -> Result<VerifyPlan, PipelineError> {
-    let scopes = backlog(settings, Some(state), None, now_ms)?;
+    let scopes = backlog(settings, Some(state), None, now_ms, ValidCoverage::Stored)?;
     let ends = scopes.iter().filter(|scope| scope.scope.stream.is_windowed()).flat_map(|scope| &scope.covered);
     let covered_end_ms = ends.map(|interval| interval.window.end_ms).max().unwrap_or(request.from_ms);
     let range = Window::new(request.from_ms, request.to_ms.unwrap_or(covered_end_ms));

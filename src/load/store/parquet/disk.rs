@@ -43,7 +43,7 @@ impl Disk {
     }
 
     /// Writes a small file and makes its content durable. The name of the file in its folder is durable only after
-    /// [`Disk::sync_folder`].
+    /// [`Disk::sync`].
     pub(super) fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), LoadError> {
         self.step("write", path)?;
         let written = File::create(path).and_then(|mut file| {
@@ -53,22 +53,13 @@ impl Disk {
         written.map_err(LoadError::io("write", path))
     }
 
-    /// Makes the content of a file durable.
-    pub(super) fn sync_file(&self, path: &Path) -> Result<(), LoadError> {
+    /// Makes durable the content of a file, or the names of the files in a folder. A working copy need not be durable.
+    pub(super) fn sync(&self, path: &Path) -> Result<(), LoadError> {
         self.step("sync", path)?;
         if self.remote.is_some() {
             return Ok(());
         }
         File::open(path).and_then(|file| file.sync_all()).map_err(LoadError::io("sync", path))
-    }
-
-    /// Makes the names of the files in a folder durable.
-    pub(super) fn sync_folder(&self, path: &Path) -> Result<(), LoadError> {
-        self.step("sync", path)?;
-        if self.remote.is_some() {
-            return Ok(());
-        }
-        File::open(path).and_then(|folder| folder.sync_all()).map_err(LoadError::io("sync", path))
     }
 
     /// Creates a folder durably, unless the folder exists. The parent of the folder must exist.
@@ -78,7 +69,7 @@ impl Disk {
         }
         self.step("create", path)?;
         files::create_folders(path).map_err(LoadError::io("create", path))?;
-        path.parent().map_or(Ok(()), |parent| self.sync_folder(parent))
+        path.parent().map_or(Ok(()), |parent| self.sync(parent))
     }
 
     /// Renames a file or folder durably. A file at the target is replaced.
@@ -86,7 +77,7 @@ impl Disk {
         self.step("rename", to)?;
         if from.is_dir() {
             fs::rename(from, to).map_err(LoadError::io("replace", to))?;
-            return to.parent().map_or(Ok(()), |parent| self.sync_folder(parent));
+            return to.parent().map_or(Ok(()), |parent| self.sync(parent));
         }
         if let Some(remote) = self.remote_of(to) {
             remote.put(to, Content::File(from))?;
@@ -110,7 +101,7 @@ impl Disk {
             remote.remove(path)?;
         }
         files::remove(path).map_err(LoadError::io("remove", path))?;
-        path.parent().map_or(Ok(()), |parent| self.sync_folder(parent))
+        path.parent().map_or(Ok(()), |parent| self.sync(parent))
     }
 
     /// Removes a folder with its content, if the folder exists. The removal is not made durable: if a crash restores

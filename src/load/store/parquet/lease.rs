@@ -9,7 +9,7 @@ use std::{
         mpsc::{self, RecvTimeoutError, Sender},
     },
     thread::{self, JoinHandle},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     bucket::{Bucket, Content, Expected, Version},
+    clock::now_ms,
     load::LoadError,
 };
 
@@ -141,9 +142,8 @@ impl Drop for Lease {
 fn replace_old(bucket: &Bucket) -> Result<Version, LoadError> {
     let Some(found) = bucket.read(KEY)? else { return Err(held(bucket, None)) };
     let holder = serde_json::from_slice::<Holder>(&found.bytes).ok().map(|found| found.writer);
-    let now_ms = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |elapsed| elapsed.as_millis());
-    let valid_until_ms = u128::try_from(found.written_ms).unwrap_or(0) + VALID.as_millis();
-    if now_ms < valid_until_ms && !holder.as_ref().is_some_and(Writer::has_ended) {
+    let age_ms = now_ms().saturating_sub(found.written_ms);
+    if age_ms < VALID.as_millis() as i64 && !holder.as_ref().is_some_and(Writer::has_ended) {
         return Err(held(bucket, holder.map(|holder| holder.to_string())));
     }
     let taken = bucket.put(KEY, Content::Bytes(&text()?), &Expected::Version(found.version))?;

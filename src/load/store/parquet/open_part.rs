@@ -152,7 +152,7 @@ impl OpenPart {
         let disk = context.disk;
         for layer in &self.layers {
             let files = layer.tables.values().flat_map(|changes| changes.removed.iter().chain(&changes.added));
-            files.map(|file| layer.path(file)).try_for_each(|path| disk.sync_file(&path))?;
+            files.map(|file| layer.path(file)).try_for_each(|path| disk.sync(&path))?;
         }
         let layers = self.layers.iter().map(|layer| layer.tables.clone()).collect();
         let manifest = Manifest::new(self.number, self.run_id.clone(), layers);
@@ -160,7 +160,7 @@ impl OpenPart {
         let text =
             serde_json::to_vec_pretty(&manifest).map_err(|source| LoadError::io("write", &path)(source.into()))?;
         disk.write(&path, &text)?;
-        disk.sync_folder(&self.folder)?;
+        disk.sync(&self.folder)?;
         if let Some(remote) = &disk.remote {
             let name = finished.file_name().unwrap_or_default().to_string_lossy();
             remote.commit(&self.folder, self.number, &name)?;

@@ -225,7 +225,7 @@ pub(super) fn read_finished(root: &Root, published: u64) -> Result<Vec<Part>, Lo
 
 /// Brings the waiting parts of a bucket into the folder of parts.
 fn fetch(root: &Root, published: u64) -> Result<(), LoadError> {
-    root.remote().map_or(Ok(()), |remote| remote.fetch_commits(published, &root.parts()))
+    root.remote().map_or(Ok(()), |remote| remote.fetch_commits(published))
 }
 
 /// Returns the folders of committed parts, and the folders of unfinished parts.

@@ -133,7 +133,7 @@ impl Merger<'_> {
         let target = Target { table, partition_by: self.root.partition_by(), partition, notes };
         self.disk.step("write", &new_file)?;
         let rows = RunWriter::new(target, scratch, self.limits).write(runs, &new_file)?;
-        self.disk.sync_file(&new_file)?;
+        self.disk.sync(&new_file)?;
         self.move_into_place(&new_file, path)?;
         Ok(Merged::Replaced(FooterNotes { applied_part, rows }))
     }

@@ -34,9 +34,9 @@ use crate::{
 };
 
 /// Folder of the commits.
-const PARTS: &str = ".studysync/parts";
+pub(super) const PARTS: &str = ".studysync/parts";
 /// Folder of files that only this machine has.
-const SCRATCH: &str = ".studysync/scratch";
+pub(super) const SCRATCH: &str = ".studysync/scratch";
 /// Number of published commits whose objects stay.
 const PUBLISHED_KEPT: u64 = 256;
 /// Bytes that one request reads.
@@ -233,7 +233,7 @@ impl Remote {
     }
 
     /// Brings the commits after `published` into the folder of parts, and removes data that belongs to no commit.
-    pub(super) fn fetch_commits(&self, published: u64, parts: &Path) -> Result<(), LoadError> {
+    pub(super) fn fetch_commits(&self, published: u64) -> Result<(), LoadError> {
         let mut data: Vec<String> = Vec::new();
         for object in self.objects_below(PARTS) {
             let Some(number) = object.key.strip_suffix(".json").and_then(number_of) else { continue };
@@ -244,7 +244,7 @@ impl Remote {
             let commit = found.and_then(|found| serde_json::from_slice::<Commit>(&found.bytes).ok());
             let damaged = |why: &str| LoadError::Damaged { path: self.place(), why: format!("{} {why}", object.key) };
             let commit = commit.ok_or_else(|| damaged("cannot be read"))?;
-            let folder = parts.join(&commit.folder);
+            let folder = self.folder.join(PARTS).join(&commit.folder);
             if !folder.is_dir() {
                 let packed = self.folder.join(&commit.data);
                 if !self.has(&packed) {

@@ -27,7 +27,7 @@ use super::{
     disk::Disk,
     lock,
     partition::{Partition, PartitionBy},
-    remote::Remote,
+    remote::{PARTS, Remote, SCRATCH},
     rows_reader::unreadable,
 };
 use crate::{
@@ -41,8 +41,6 @@ use crate::{
 const FORMAT_VERSION: u32 = 1;
 /// Name of the folder with the files that programs which read the tables must not see.
 const PRIVATE_FOLDER: &str = ".studysync";
-/// Name of the folder with waiting commits, in the private folder.
-const PARTS: &str = "parts";
 /// Tables in which the program records its runs and scans. The rows of these tables do not come from a service.
 const TABLES_OF_RUNS: [&str; 2] = ["sync_runs", "sync_windows"];
 
@@ -58,7 +56,7 @@ struct Warehouse {
 /// Returns the folders in which a run creates files, except partitions. Some may be missing.
 pub(in crate::load) fn folders(root: &Path) -> Vec<PathBuf> {
     let private = root.join(PRIVATE_FOLDER);
-    let own = [root.to_owned(), private.join(PARTS), private];
+    let own = [root.to_owned(), root.join(PARTS), private];
     own.into_iter().chain(tables().iter().map(|table| root.join(&table.name))).collect()
 }
 
@@ -298,13 +296,13 @@ impl Root {
 
     /// Returns the path of the folder with waiting commits.
     pub(super) fn parts(&self) -> PathBuf {
-        self.path.join(PRIVATE_FOLDER).join(PARTS)
+        self.path.join(PARTS)
     }
 
     /// Returns the path of the folder for files that publish is writing. The folder is on the file system of the
     /// tables, so that a rename moves a file into a table.
     pub(super) fn scratch(&self) -> PathBuf {
-        self.path.join(PRIVATE_FOLDER).join("scratch")
+        self.path.join(SCRATCH)
     }
 
     /// Returns the path of the folder of a table.
