@@ -54,7 +54,7 @@ book: ## the documentation as a site, in target/book
 schedulers: build-quick ## runs the examples for schedulers, with each exit code
 	scripts/schedulers/run.sh $${CARGO_TARGET_DIR:-target}/quick/studysync
 
-bucket: ## the conformance suite of a Parquet warehouse against a real S3 server
+bucket: ## a Parquet warehouse against a real S3 server
 	PROFILE=quick scripts/bucket.sh
 
 browser: build-quick ## the status page in headless Chromium; see target/status-page
