@@ -18,6 +18,7 @@ mod child_digests;
 mod classify;
 mod collisions;
 mod fields;
+mod hashes;
 mod memory;
 mod pages;
 mod records;

@@ -20,6 +20,7 @@ use foldhash::{HashMap, HashSet};
 use super::{
     classify::{Classification, RecordChange},
     collisions::{LostRows, has_history, write_lost},
+    hashes::{HashFilter, sorted_by_hash},
     records::{Record, rows_where, stored_records},
     staged::StagedScan,
     stamps::column_of,
@@ -39,8 +40,6 @@ use crate::{
 const NEW_KEYS_MAX: usize = 500_000;
 /// Maximum number of key hashes in memory while a complete table is searched for keys that it has twice.
 const HASHES_MAX: usize = 2_000_000;
-/// Bits of the filter for each collected key.
-const FILTER_BITS_PER_KEY: usize = 16;
 
 /// The key of an added row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,6 +57,15 @@ pub(in crate::load) struct NewKeys {
     keys: Vec<NewKey>,
     /// The scans that added rows, in the order in which they were applied.
     scans: Vec<AddingScan>,
+    /// The keys of the complete table at the last comparison; `None` before the first.
+    known: Option<KnownKeys>,
+}
+
+/// The keys of a table.
+#[derive(Debug)]
+struct KnownKeys {
+    filter: HashFilter,
+    rows: usize,
 }
 
 #[derive(Debug)]
@@ -122,17 +130,27 @@ impl NewKeys {
     /// row that has one of them.
     pub fn must_precede(&self, scan: &Scan) -> bool {
         let window = TimeRange::of(scan.window);
-        self.is_full() || self.scans.iter().any(|adding| adding.range.overlaps(window))
+        self.is_full() || (self.scans.iter().any(|adding| adding.range.overlaps(window)) && self.may_share(window))
+    }
+
+    /// Returns true if a row in this range may be one of several with a key, as far as the collected keys tell. Scans
+    /// often return some rows of the next window, so most ranges of neighbours overlap, and a comparison reads the
+    /// complete table.
+    fn may_share(&self, range: TimeRange) -> bool {
+        let Some(known) = &self.known else { return true };
+        let within: HashSet<u64> =
+            self.keys.iter().filter(|key| range.overlaps(TimeRange::at(key.created_us))).map(|key| key.hash).collect();
+        let found = self.keys.iter().filter(|key| within.contains(&key.hash)).count();
+        found > within.len() || within.iter().any(|hash| known.filter.may_contain(*hash))
     }
 
     fn is_full(&self) -> bool {
         self.keys.len() >= NEW_KEYS_MAX
     }
 
+    /// Returns the keys with a hash, once the keys are sorted.
     fn with_hash(&self, hash: u64) -> &[NewKey] {
-        let start = self.keys.partition_point(|key| key.hash < hash);
-        let rest = self.keys.get(start..).unwrap_or_default();
-        rest.get(..rest.partition_point(|key| key.hash == hash)).unwrap_or_default()
+        sorted_by_hash(&self.keys, |key| key.hash, hash)
     }
 
     /// Returns the position among the scans of the scan that added a row; `None` if the row was stored before.
@@ -144,15 +162,20 @@ impl NewKeys {
     /// Compares the collected keys with the complete table, and leaves one row for each key. Returns the corrections of
     /// the counts of the scans that added the rows.
     pub fn resolve(&mut self, store: &mut BufferedStore) -> Result<HashMap<ScanId, CountCorrection>, LoadError> {
-        let mut new = std::mem::take(self);
-        if new.keys.is_empty() {
+        if self.keys.is_empty() {
             return Ok(HashMap::default());
         }
+        let mut new = std::mem::take(self);
         new.keys.sort_unstable();
         let base = contract("responses")?;
-        let filter = HashFilter::of(&new.keys);
+        let mut filter = HashFilter::with_room_for(new.keys.len());
+        new.keys.iter().for_each(|key| filter.add(key.hash));
+        let rows_before = new.known.take().map_or(0, |known| known.rows);
+        let mut known = KnownKeys { filter: HashFilter::with_room_for(rows_before + new.keys.len()), rows: 0 };
         let mut shared = SharedKeys::new(base);
         each_key(store, base, &Filter::all(), &mut |rows, hashes, times| {
+            known.rows += rows.num_rows();
+            hashes.iter().for_each(|hash| known.filter.add(*hash as u64));
             let others = |row: usize| {
                 let (hash, created_us) = (*hashes.get(row)? as u64, *times.values().get(row)?);
                 let same = if filter.may_contain(hash) { new.with_hash(hash) } else { &[] };
@@ -160,6 +183,7 @@ impl NewKeys {
             };
             shared.add(rows, times, |row| others(row).map(|keys| keys.iter().map(|key| key.created_us)))
         })?;
+        self.known = Some(known);
         let corrections = resolve_shared(store, base, &shared, &new)?;
         Ok(corrections.into_iter().filter_map(|(scan, correction)| Some((scan?, correction))).collect())
     }
@@ -195,35 +219,6 @@ pub(in crate::load) fn resolve_range(store: &mut BufferedStore, range: TimeRange
     match new.is_full() {
         true => resolve_all(store).map(|_| ()),
         false => new.resolve(store).map(|_| ()),
-    }
-}
-
-/// A set of hashes that may say that it contains a hash which it does not contain. It is small enough for the cache of
-/// a processor, so that most rows of a table need no search.
-struct HashFilter {
-    bits: Vec<u64>,
-    shift: u32,
-}
-
-impl HashFilter {
-    fn of(keys: &[NewKey]) -> Self {
-        let bits = (keys.len() * FILTER_BITS_PER_KEY).next_power_of_two().max(64);
-        let mut filter = Self { bits: vec![0; bits / 64], shift: u64::BITS - bits.trailing_zeros() };
-        for key in keys {
-            let (word, bit) = filter.place(key.hash);
-            filter.bits.iter_mut().skip(word).take(1).for_each(|word| *word |= bit);
-        }
-        filter
-    }
-
-    fn place(&self, hash: u64) -> (usize, u64) {
-        let bit = hash >> self.shift;
-        ((bit / 64) as usize, 1 << (bit % 64))
-    }
-
-    fn may_contain(&self, hash: u64) -> bool {
-        let (word, bit) = self.place(hash);
-        self.bits.get(word).is_some_and(|word| word & bit != 0)
     }
 }
 
