@@ -6,6 +6,7 @@ mod tour;
 mod analysts;
 mod architecture;
 mod book;
+mod bucket;
 mod commands;
 mod contract;
 mod contributing;

@@ -42,6 +42,13 @@ impl BucketError {
         }
     }
 
+    /// Returns the error of a store that writes objects although the condition does not hold.
+    pub(super) fn ignores_conditions(object: String) -> BucketError {
+        let why = "the store ignores the conditions of writes, so that two writers would lose rows; use a store with \
+                   conditional writes, or a newer version of it";
+        BucketError { action: "use", object, why: why.to_owned(), kind: BucketErrorKind::Refused }
+    }
+
     /// Returns the error of a failed step on this machine.
     pub(super) fn local(action: &'static str, object: String, error: io::Error) -> BucketError {
         BucketError { action, object, why: error.to_string(), kind: BucketErrorKind::Failed }

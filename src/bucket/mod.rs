@@ -4,7 +4,8 @@
 //! write can be lost after the write took effect. So a write that seems to fail is a success if the object has the
 //! written content.
 
-mod address;
+mod check;
+mod client;
 mod error;
 #[cfg(test)]
 pub mod faulty;
@@ -22,17 +23,51 @@ use std::{
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _};
 use object_store::{GetOptions, ObjectMeta, PutPayload, UpdateVersion, path::Path};
+use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Runtime};
 
-pub use address::{Backend, BucketAddress};
+pub use check::{BucketCheck, OldVersions};
+pub use client::Backend;
 pub use error::{BucketError, BucketErrorKind};
 pub use put::{Content, UPLOADS};
 
-use crate::model::{DurableStep, Failpoints};
+use crate::model::{BucketAddress, DurableStep, Failpoints};
 
 /// A version of an object. Each write gives an object another version.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(from = "StoredVersion", into = "StoredVersion")]
 pub struct Version(UpdateVersion);
+
+impl PartialEq for Version {
+    /// Compares the tags, because lists of objects have no other name of a version.
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0.e_tag, &other.0.e_tag) {
+            (Some(tag), Some(other)) => tag.trim_matches('"') == other.trim_matches('"'),
+            _ => self.0.version == other.0.version,
+        }
+    }
+}
+
+impl Eq for Version {}
+
+/// A version in a file.
+#[derive(Serialize, Deserialize)]
+struct StoredVersion {
+    e_tag: Option<String>,
+    version: Option<String>,
+}
+
+impl From<StoredVersion> for Version {
+    fn from(StoredVersion { e_tag, version }: StoredVersion) -> Self {
+        Self(UpdateVersion { e_tag, version })
+    }
+}
+
+impl From<Version> for StoredVersion {
+    fn from(Version(UpdateVersion { e_tag, version }): Version) -> Self {
+        Self { e_tag, version }
+    }
+}
 
 impl Version {
     fn of(meta: &ObjectMeta) -> Self {
@@ -64,7 +99,7 @@ pub struct Object {
 }
 
 /// An object in a list.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListedObject {
     /// The key below the folder of the bucket.
     pub key: String,
@@ -100,7 +135,7 @@ impl Bucket {
     /// # Errors
     /// If the variables contradict each other, or the address lacks what the provider needs.
     pub fn connect(address: &BucketAddress, failpoints: &Failpoints) -> Result<Self, BucketError> {
-        let store = address.store().map_err(|error| BucketError::of("open", address.to_string())(error))?;
+        let store = client::store_of(address).map_err(|error| BucketError::of("open", address.to_string())(error))?;
         Self::over(store, address.clone(), failpoints.clone())
     }
 

@@ -66,6 +66,13 @@ impl Bucket {
     fn put_whole(&self, key: &str, bytes: Bytes, expected: &Expected) -> Result<Option<Version>, Error> {
         let mode = match expected {
             Expected::Missing => PutMode::Create,
+            // Google knows a version by its generation, which lists do not have.
+            Expected::Version(version) if self.address().url().scheme() == "gs" && version.0.version.is_none() => {
+                match self.version_of(key)? {
+                    Some(found) if found == *version => PutMode::Update(found.0),
+                    _ => return Ok(None),
+                }
+            }
             Expected::Version(version) => PutMode::Update(version.0.clone()),
         };
         let mut delay = FIRST_DELAY;
@@ -154,12 +161,18 @@ impl Bucket {
     }
 
     fn is_as_expected(&self, key: &str, expected: &Expected) -> Result<bool, Error> {
+        Ok(match (self.version_of(key)?, expected) {
+            (Some(found), Expected::Version(version)) => found == *version,
+            (None, Expected::Missing) => true,
+            (Some(_), Expected::Missing) | (None, Expected::Version(_)) => false,
+        })
+    }
+
+    fn version_of(&self, key: &str) -> Result<Option<Version>, Error> {
         let path = self.path(key);
-        match (self.wait(key, move |store| async move { store.head(&path).await }), expected) {
-            (Ok(meta), Expected::Version(version)) => Ok(Version::of(&meta) == *version),
-            (Err(Error::NotFound { .. }), Expected::Missing) => Ok(true),
-            (Ok(_), Expected::Missing) | (Err(Error::NotFound { .. }), Expected::Version(_)) => Ok(false),
-            (Err(error), _) => Err(error),
+        match self.wait(key, move |store| async move { store.head(&path).await }) {
+            Err(Error::NotFound { .. }) => Ok(None),
+            found => found.map(|meta| Some(Version::of(&meta))),
         }
     }
 

@@ -11,28 +11,6 @@ use super::{
 const LARGE: usize = 70 << 20;
 
 #[test]
-fn addresses_are_checked() {
-    for (text, prefix) in [
-        ("s3://bucket", ""),
-        ("s3://bucket/", ""),
-        ("s3://bucket/a/b/", "a/b"),
-        ("gs://bucket/a", "a"),
-        ("az://container/a", "a"),
-        ("abfss://container@account.dfs.core.windows.net/a", "a"),
-    ] {
-        let address: BucketAddress = text.parse().unwrap();
-        assert_eq!((address.prefix(), address.to_string().as_str()), (prefix, text.trim_end_matches('/')));
-    }
-    for text in
-        ["s3://", "s3:///a", "s3://key:secret@bucket/a", "s3://bucket/a?x=1", "s3://bucket/a#b", "/a/b", "http://a/b"]
-    {
-        let refused = text.parse::<BucketAddress>().unwrap_err();
-        assert!(refused.contains(text), "{refused}");
-    }
-    assert!(!BucketAddress::is_address("warehouse") && !BucketAddress::is_address("C:/a"));
-}
-
-#[test]
 fn a_write_has_a_condition() {
     let bucket = Objects::default().bucket();
     let put = |text: &str, expected: &Expected| bucket.put("a", Content::Bytes(text.as_bytes()), expected).unwrap();

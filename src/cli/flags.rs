@@ -9,7 +9,7 @@ use crate::{
     config::{self, ArchiveChoice, Overrides, Settings},
     erase::{EraseError, EraseRequest},
     model::{self, DAY_MS, IdentifierKind, Stream, TimeZone, WarehouseKind, WarehousePaths, parse_duration},
-    pipeline::unknown_in_warehouse,
+    pipeline::{fetch_state, unknown_in_warehouse},
     report::ComparedTimes,
     schema,
 };
@@ -240,6 +240,10 @@ impl SettingsBuilder {
     pub fn build(self) -> Result<Settings, CommandError> {
         require_folders(&self.overrides.warehouses)?;
         let settings = config::resolve(self.overrides)?;
+        // A command that cannot have the state of the last run says so itself, or does without it.
+        if let Err(error) = fetch_state(&settings) {
+            tracing::warn!(%error, "cannot fetch the state of the last run");
+        }
         if let Some(zone) = settings.warehouse.report_time_zone {
             schema::set_report_time_zone(zone);
         }
@@ -265,7 +269,8 @@ pub(super) fn warn_of_unknown_surveys(settings: &Settings) -> bool {
 /// Fails if the folder of a warehouse that a flag names does not exist. A run could create the folder, but a path on
 /// the command line is more often mistyped than new.
 fn require_folders(warehouses: &WarehousePaths) -> Result<(), CommandError> {
-    for (kind, path) in warehouses {
+    // The settings check addresses.
+    for (kind, path) in warehouses.iter().filter(|(_, path)| !path.to_string_lossy().contains("://")) {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder.filter(|folder| matches!(folder.try_exists(), Ok(false))) {
             let (flag, folder) = (kind.name(), folder.display());

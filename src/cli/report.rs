@@ -207,7 +207,7 @@ fn write(args: &ReportArgs, settings: &Settings, out: Option<&Path>, printer: &P
     let mut reader = open_for_surveys(settings, "report")?;
     let state = checkpoints(settings)?;
     let report_settings = ReportSettings {
-        warehouse: file_name(settings.warehouse.paths.values().next().map(PathBuf::as_path)),
+        warehouse: file_name(settings.warehouse.locations.values().next().map(|location| location.path.as_path())),
         title: args.title.clone(),
         made_ms: clock::now_ms(),
         days: args.days,

@@ -14,7 +14,7 @@ pub(super) fn open_reader(settings: &Settings, limits: ReaderLimits) -> Result<R
     let warehouse = &settings.warehouse;
     let patience = LockPatience { wait: warehouse.lock_wait, ..LockPatience::default() };
     let while_locked = WhileLocked { copy: warehouse.publish.complete_copy().cloned(), patience };
-    Ok(Reader::open_while_locked(&warehouse.paths, limits, &while_locked)?)
+    Ok(Reader::open_while_locked(&warehouse.locations, limits, &while_locked)?)
 }
 
 /// Opens the configured warehouses, and checks that they know every survey of `--survey`.

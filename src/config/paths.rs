@@ -93,7 +93,7 @@ fn expand_tilde_with(path: PathBuf, home: impl FnOnce() -> Option<PathBuf>) -> R
     }
     let is_scheme = |name: &str| name.len() > 2 && name.ends_with(':');
     if is_scheme(&first) && path.to_string_lossy().contains("://") {
-        return Err(format!("'{shown}' is an address; this version writes to files and folders only"));
+        return Err(format!("'{shown}' is an address: only [warehouse] parquet may be in a bucket"));
     }
     Ok(path)
 }
@@ -181,8 +181,8 @@ mod tests {
             ("$HOME/w", "variables"),
             ("${HOME}/w", "variables"),
             ("%USERPROFILE%/w", "variables"),
-            ("s3://bucket/x", "files and folders only"),
-            ("file:///x", "files and folders only"),
+            ("s3://bucket/x", "may be in a bucket"),
+            ("file:///x", "may be in a bucket"),
         ] {
             let problem = path(written).unwrap_err();
             assert!(problem.contains(expected), "{written}: {problem}");

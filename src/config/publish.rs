@@ -12,7 +12,7 @@ use super::{
     secret::{SecretKeys, SecretSource, read_secret},
 };
 use crate::{
-    model::{WarehouseKind, WarehousePaths},
+    model::{WarehouseKind, WarehouseLocations, WarehousePaths},
     redact::ApiKey,
 };
 
@@ -136,7 +136,7 @@ impl AnalystSettings {
 pub(super) fn resolve(
     value: Option<PublishValue>,
     key: SecretKeys,
-    warehouses: &WarehousePaths,
+    warehouses: &WarehouseLocations,
 ) -> Result<PublishSettings, ConfigError> {
     let key_source = key.resolve()?;
     let Some(value) = value else { return Ok(PublishSettings::default()) };
@@ -164,7 +164,7 @@ pub(super) fn resolve(
 
 /// Checks that each copy has an original and is not the original itself. The folder of a copy is not within a
 /// warehouse, and no warehouse is within it.
-fn check(copies: &WarehousePaths, warehouses: &WarehousePaths) -> Result<(), ConfigError> {
+fn check(copies: &WarehousePaths, warehouses: &WarehouseLocations) -> Result<(), ConfigError> {
     for (kind, copy) in copies {
         if !warehouses.contains_key(kind) {
             let what = if kind.is_folder() { "Parquet folder" } else { "DuckDB file" };
@@ -173,13 +173,12 @@ fn check(copies: &WarehousePaths, warehouses: &WarehousePaths) -> Result<(), Con
         }
         for warehouse in warehouses.values() {
             let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
-            let (of_copy, of_warehouse) = (absolute(copy), absolute(warehouse));
+            let (of_copy, of_warehouse) = (absolute(copy), absolute(&warehouse.path));
             if of_copy == of_warehouse {
                 return Err(invalid(SETTING, format!("'{}' is the warehouse itself", copy.display())));
             }
             if kind.is_folder() && (of_copy.starts_with(&of_warehouse) || of_warehouse.starts_with(&of_copy)) {
-                let problem =
-                    format!("'{}' and the warehouse '{}' are one in the other", copy.display(), warehouse.display());
+                let problem = format!("'{}' and the warehouse '{}' are one in the other", copy.display(), warehouse);
                 return Err(invalid(SETTING, problem));
             }
         }

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use crate::model::{Stream, WarehouseKind, WarehousePaths};
+use crate::model::{BucketAddress, Location, Stream, WarehouseKind, WarehouseLocations};
 
 use super::{
     declare::Setting,
@@ -117,9 +117,10 @@ pub(super) fn resolve_file(
     };
     let archive_owner = state_path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let (state_path, archive_root) = (resolve_state_links(state_path)?, resolve_links(archive_root)?);
-    let warehouse = warehouse(file.warehouse, &mut overrides)?;
+    let warehouse = warehouse(file.warehouse, &mut overrides, &state_path)?;
     let serve = serve::resolve(file.serve, warehouse.report_time_zone)?;
-    let parquet = warehouse.paths.iter().find_map(|(kind, path)| kind.is_folder().then_some(path));
+    let is_here = |(kind, location): &(&WarehouseKind, &Location)| kind.is_folder() && location.bucket.is_none();
+    let parquet = warehouse.locations.iter().find(is_here).map(|(_, location)| &location.path);
     let recordings_path = file.recordings.path.clone().unwrap_or_else(|| match parquet {
         Some(parquet) => parquet.join(recordings::FOLDER),
         None => default_page_folder(&state_path, recordings::FOLDER),
@@ -155,6 +156,9 @@ pub(super) fn resolve_file(
     })
 }
 
+/// The settings whose value may be an address of a bucket. For DuckDB the address has an error of its own.
+const MAY_BE_IN_A_BUCKET: [&str; 4] = ["[warehouse] duckdb", "--duckdb", "[warehouse] parquet", "--parquet"];
+
 /// Replaces `~` by the home folder in every path of the file and of the command line. A path of the file is relative to
 /// `folder`, which has the file.
 pub(super) fn resolve_paths(
@@ -175,6 +179,9 @@ pub(super) fn resolve_paths(
     let of_flags = warehouses.chain(flags).map(|(flag, path)| (flag, path, Path::new("")));
     // Joined with an empty folder, a path of the command line stays as it is.
     for (setting, path, folder) in of_file.chain(of_flags) {
+        if MAY_BE_IN_A_BUCKET.contains(&setting.as_str()) && BucketAddress::is_address(&path.to_string_lossy()) {
+            continue;
+        }
         let expanded = expand_tilde(std::mem::take(path)).map_err(|problem| invalid(setting, problem))?;
         *path = folder.join(expanded);
     }
@@ -249,11 +256,15 @@ fn throttle(table: &ThrottleTable, overrides: &Overrides) -> Result<ThrottleSett
 }
 
 /// Merges `[warehouse]` with the command line, and checks the result.
-fn warehouse(mut table: WarehouseTable, overrides: &mut Overrides) -> Result<WarehouseSettings, ConfigError> {
-    let mut paths = WarehousePaths::new();
+fn warehouse(
+    mut table: WarehouseTable,
+    overrides: &mut Overrides,
+    state_path: &Path,
+) -> Result<WarehouseSettings, ConfigError> {
+    let mut locations = WarehouseLocations::new();
     for kind in WarehouseKind::ALL {
         if let Some(path) = overrides.warehouses.remove(&kind).or(table.path_of(kind).take()) {
-            paths.insert(kind, resolve_links(path)?);
+            locations.insert(kind, location(kind, path, state_path)?);
         }
     }
     let publish_key = SecretKeys {
@@ -265,8 +276,8 @@ fn warehouse(mut table: WarehouseTable, overrides: &mut Overrides) -> Result<War
         noun: "the key",
     };
     let warehouse = WarehouseSettings {
-        publish: publish::resolve(table.publish, publish_key, &paths)?,
-        paths,
+        publish: publish::resolve(table.publish, publish_key, &locations)?,
+        locations,
         parquet_by_day: match table.parquet_partition.as_str() {
             "month" => false,
             "day" => true,
@@ -286,7 +297,7 @@ fn warehouse(mut table: WarehouseTable, overrides: &mut Overrides) -> Result<War
         },
         extension_directory: table.extension_directory,
     };
-    if warehouse.full_text_search && !warehouse.paths.contains_key(&WarehouseKind::DuckDb) {
+    if warehouse.full_text_search && !warehouse.locations.contains_key(&WarehouseKind::DuckDb) {
         let problem = "it is an index in the DuckDB file, and no [warehouse] duckdb is set";
         return Err(invalid("[warehouse] full_text_search", problem));
     }
@@ -294,8 +305,22 @@ fn warehouse(mut table: WarehouseTable, overrides: &mut Overrides) -> Result<War
     Ok(warehouse)
 }
 
+/// Returns the location of a warehouse. For one in a bucket, the folder of this machine belongs to the state file.
+fn location(kind: WarehouseKind, path: PathBuf, state_path: &Path) -> Result<Location, ConfigError> {
+    let text = path.to_string_lossy();
+    if !BucketAddress::is_address(&text) {
+        return resolve_links(path).map(Location::from);
+    }
+    let bucket = text.parse().and_then(|bucket| match kind.is_folder() {
+        true => Ok(bucket),
+        false => Err(format!("a {} file cannot be in a bucket; a Parquet warehouse can", kind.name())),
+    });
+    let bucket = bucket.map_err(|problem| invalid(format!("[warehouse] {}", kind.name()), problem))?;
+    Ok(Location::in_bucket(bucket, default_page_folder(state_path, kind.name())))
+}
+
 fn check_memory_limit(warehouse: &WarehouseSettings, memory_limit_mb: u64) -> Result<(), ConfigError> {
-    let least_mb = MEMORY_LIMIT_MB_MIN * warehouse.paths.len().max(1) as u64;
+    let least_mb = MEMORY_LIMIT_MB_MIN * warehouse.locations.len().max(1) as u64;
     if memory_limit_mb >= least_mb {
         return Ok(());
     }

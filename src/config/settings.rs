@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use crate::{
     files,
-    model::{DriftPolicy, FlagSet, Stream, SurveyStatus, TimeZone, WarehousePaths, host_and_port},
+    model::{DriftPolicy, FlagSet, Stream, SurveyStatus, TimeZone, WarehouseLocations, WarehousePaths, host_and_port},
     plan::RescanRules,
     redact::ApiKey,
 };
@@ -177,7 +177,7 @@ pub struct UsersSettings {
 #[derive(Clone, Debug)]
 pub struct WarehouseSettings {
     /// The configured warehouses.
-    pub paths: WarehousePaths,
+    pub locations: WarehouseLocations,
     /// True if Parquet is partitioned by day, false if by month.
     pub parquet_by_day: bool,
     /// Memory limit of the process; the real use may be up to a quarter more. An engine whose share is used up spills
@@ -199,7 +199,7 @@ pub struct WarehouseSettings {
 impl WarehouseSettings {
     /// Returns the names of the configured warehouses, as the state file stores them.
     pub fn names(&self) -> Vec<&'static str> {
-        self.paths.keys().map(|kind| kind.name()).collect()
+        self.locations.keys().map(|kind| kind.name()).collect()
     }
 }
 
@@ -231,7 +231,7 @@ impl Settings {
 
     /// Fails unless at least one warehouse is configured.
     pub fn require_warehouse(&self) -> Result<(), ConfigError> {
-        if self.warehouse.paths.is_empty() {
+        if self.warehouse.locations.is_empty() {
             self.require_configuration()?;
             return Err(ConfigError::NoWarehouse { file: self.file_to_edit() });
         }
@@ -242,7 +242,7 @@ impl Settings {
     /// then probably the wrong one.
     pub fn require_configuration(&self) -> Result<(), ConfigError> {
         let is_configured =
-            self.config.is_some() || self.service.base_url.is_some() || !self.warehouse.paths.is_empty();
+            self.config.is_some() || self.service.base_url.is_some() || !self.warehouse.locations.is_empty();
         match is_configured {
             true => Ok(()),
             false => Err(ConfigError::NoConfiguration { folder_file: CONFIG_FILE_NAME, system_file: SYSTEM_FILE }),

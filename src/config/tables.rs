@@ -78,7 +78,8 @@ table! {
     WarehouseTable {
         "The DuckDB file. Configure one warehouse or both."
         duckdb: Option<PathBuf> => example("warehouse.duckdb").set();
-        "The folder of Parquet files."
+        "The folder of Parquet files, or a folder of a bucket: \"s3://bucket/folder\", gs://, az:// or abfss://. Credentials come from the"
+        "variables of the provider."
         parquet: Option<PathBuf> => example("warehouse-parquet");
         r#"The size of Parquet partitions: "month" or "day"."#
         parquet_partition: String = "month".into();

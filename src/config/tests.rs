@@ -44,7 +44,7 @@ fn the_comments_of_the_template_are_the_defaults() {
     assert!(uncommented.lines().any(|line| line.starts_with("rescan")));
     let explicit = settings(&uncommented).unwrap();
     assert_eq!(format!("{written:?}"), format!("{explicit:?}"));
-    assert_eq!(written.warehouse.paths, WarehouseKind::DuckDb.at("/etc/studysync/warehouse.duckdb"));
+    assert_eq!(written.warehouse.locations, WarehouseKind::DuckDb.at("/etc/studysync/warehouse.duckdb"));
     assert_eq!(written.state_path, PathBuf::from("/etc/studysync/studysync-state/checkpoints.sqlite"));
     assert_eq!(written.archive_root, PathBuf::from("/etc/studysync/studysync-state/archive"));
     assert_eq!(written.streams.len(), 3);
@@ -205,7 +205,9 @@ fn values_out_of_range_name_the_range() {
             "[warehouse]\nmemory_limit_mb = 511\nduckdb = 'w.duckdb'\nparquet = 'p'",
             "less than 512: each warehouse needs at least 256",
         ),
-        ("[warehouse]\nparquet = 's3://bucket/x'", "folders only"),
+        ("[warehouse]\nparquet = 's3://'", "names no bucket"),
+        ("[warehouse]\nduckdb = 's3://bucket/x'", "cannot be in a bucket"),
+        ("[state]\npath = 's3://bucket/x'", "may be in a bucket"),
         ("[warehouse]\nduckdb = '~bob/w.duckdb'", "[warehouse] duckdb: "),
         ("[state]\npath = '$HOME/s'", "[state] path: "),
         ("[service]\ntimeout_secs = 0", "between 1 and 86400"),
@@ -304,7 +306,7 @@ fn the_environment_wins_over_the_file() {
     assert_eq!(read.throttle.requests_per_sec_max, Some(2.0));
     let here = std::env::current_dir().unwrap();
     assert_eq!(
-        read.warehouse.paths,
+        read.warehouse.locations,
         WarehouseKind::DuckDb.at(here.join("w/x.duckdb")),
         "relative to where the program runs"
     );

@@ -10,7 +10,7 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    EraseError, EraseRequest, Plan, Purged, Reason, Receipt, SearchReport,
+    EraseError, EraseRequest, Plan, Purged, Reason, Receipt, SearchReport, UnsearchedVersions,
     error::in_each,
     export::{ExportFolder, PersonExport},
     journal::{Journal, Journals, OpenJournal},
@@ -23,7 +23,9 @@ use crate::{
     archive::Archive,
     config::Settings,
     load::{ErasureRecord, LoadError, Warehouse},
-    model::{DAY_MS, DurableStep, Fault, Identifier, IdentifierKind, RunReason, WarehouseKind, format_ms},
+    model::{
+        BucketAddress, DAY_MS, DurableStep, Fault, Identifier, IdentifierKind, RunReason, WarehouseKind, format_ms,
+    },
     person::{SUPPRESSION_MARGIN_MS, SuppressionEntry, SuppressionList},
     pipeline::{self, PipelineError, Session, System, chain, service_time_ms, until_stopped},
     source::Source,
@@ -210,7 +212,10 @@ impl Erase {
         let failed = EraseError::io("write", self.session.settings.erasures_folder());
         self.session.system.failpoints.hit(DurableStep::SuppressionWritten).map_err(failed)?;
         self.list.put(entry)?;
-        journal.write()
+        journal.write()?;
+        // A worker without this disk must know whom not to store again.
+        self.session.keep_state();
+        Ok(())
     }
 
     /// Carries out steps 4 to 6 of [`Erase::apply`]. What the plan counts is counted also if a kill comes between a
@@ -232,12 +237,15 @@ impl Erase {
             verified = search(&mut places, &people, state)?;
         }
         drop(places);
-        let receipt = self.receipt(plan, &journal.content, verified);
+        for place in pipeline::places(&self.session.settings.warehouse) {
+            place.remove_fetched().map_err(EraseError::load(place.name()))?;
+        }
+        let receipt = self.receipt(plan, &journal.content, verified)?;
         self.write_receipt(receipt, &journal)
     }
 
     /// Creates the receipt of an erasure. `verified` is the result of the last search for data of the people.
-    fn receipt(&self, plan: &Plan, journal: &Journal, verified: SearchReport) -> Receipt {
+    fn receipt(&self, plan: &Plan, journal: &Journal, verified: SearchReport) -> Result<Receipt, EraseError> {
         let finished_ms = self.session.now_ms();
         // Data of the people was removed here, so the service once knew them. If the service calls all names unknown,
         // it has probably refused for another reason.
@@ -248,7 +256,9 @@ impl Erase {
         } else {
             plan.hard_linked.iter().filter(|file| file.was_replaced()).count()
         };
+        let unsearched = unsearched_versions(&self.session.settings)?;
         let needs_review = is_refused
+            || !unsearched.is_empty()
             || kept_under_other_names > 0
             || verified.mentions() > 0
             || verified.left() > 0
@@ -256,7 +266,7 @@ impl Erase {
             || !plan.identifiers.is_complete
             || !plan.identifiers.not_followed.is_empty();
         let (outcome, exit_code) = if needs_review { ("needs_a_look", 3) } else { ("done", 0) };
-        Receipt {
+        Ok(Receipt {
             erasure_id: journal.erasure_id.clone(),
             run_id: self.session.run_id.clone(),
             kind: match self.request.reason {
@@ -277,6 +287,7 @@ impl Erase {
             suppressed_from: journal.suppressed_from_ms.map(format_ms),
             removed: journal.removed.clone(),
             kept_under_other_names,
+            unsearched,
             verified,
             redacted: journal.redacted,
             outcome,
@@ -284,7 +295,7 @@ impl Erase {
             requested_ms: journal.requested_ms,
             finished_ms,
             suppressed_from_ms: journal.suppressed_from_ms,
-        }
+        })
     }
 
     /// Writes the receipt to its file and to the warehouses, ends the run and removes the journal.
@@ -307,13 +318,27 @@ pub(super) fn record_erasures(warehouse: &mut Warehouse, records: &[ErasureRecor
     warehouse.export_reader_copy()
 }
 
+/// Returns the buckets that keep old content of the warehouses' objects, or may keep it.
+fn unsearched_versions(settings: &Settings) -> Result<Vec<UnsearchedVersions>, EraseError> {
+    let mut found = Vec::new();
+    for place in pipeline::places(&settings.warehouse) {
+        let versions = place.old_versions().map_err(EraseError::load(place.name()))?;
+        if let (Some(address), Some(versions)) = (&place.location.bucket, versions) {
+            found.extend(UnsearchedVersions::of(address, versions));
+        }
+    }
+    Ok(found)
+}
+
 /// Fails if the path of a warehouse or of the state file does not exist, because data of the people may be elsewhere.
 pub(super) fn require_paths(settings: &Settings) -> Result<(), EraseError> {
-    let mut paths = settings.warehouse.paths.values().chain([&settings.state_path]);
-    match paths.find(|path| !path.try_exists().unwrap_or(true)) {
+    let warehouses = pipeline::places(&settings.warehouse).into_iter().filter(|place| !place.exists());
+    let missing = warehouses.map(|place| place.location.to_string());
+    let state = &settings.state_path;
+    let no_state = (!state.try_exists().unwrap_or(true)).then(|| state.display().to_string());
+    match missing.chain(no_state).next() {
         Some(missing) => Err(EraseError::Names(format!(
-            "{} is not there: an erasure goes by everything that a sync keeps, so name the same places",
-            missing.display()
+            "{missing} is not there: an erasure goes by everything that a sync keeps, so name the same places"
         ))),
         None => Ok(()),
     }
@@ -322,10 +347,11 @@ pub(super) fn require_paths(settings: &Settings) -> Result<(), EraseError> {
 /// Fails if the settings lack a warehouse that earlier runs filled and that still exists, because the people's data
 /// would stay in that warehouse.
 pub(super) fn require_known_warehouses(settings: &Settings, state: &State) -> Result<(), EraseError> {
-    for kind in WarehouseKind::ALL.into_iter().filter(|kind| !settings.warehouse.paths.contains_key(kind)) {
+    for kind in WarehouseKind::ALL.into_iter().filter(|kind| !settings.warehouse.locations.contains_key(kind)) {
         let name = kind.name();
         let Some(known) = state.destination(name)? else { continue };
-        if Path::new(&known.location).try_exists().unwrap_or(true) {
+        let is_address = BucketAddress::is_address(&known.location);
+        if is_address || Path::new(&known.location).try_exists().unwrap_or(true) {
             return Err(EraseError::Names(format!(
                 "the {name} warehouse {} was filled as well, and would keep them: name it with --{name}, or remove it",
                 known.location

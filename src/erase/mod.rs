@@ -32,5 +32,5 @@ pub use export::PersonExport;
 pub use linked::{LinkedIdentifiers, NotFollowed};
 pub use place::{ArchiveFound, HardLinked, Plan, SearchReport};
 pub use purge::Purged;
-pub use receipt::Receipt;
+pub use receipt::{Receipt, UnsearchedVersions};
 pub use request::{EraseRequest, PEOPLE_MAX, Reason, read_people};

@@ -82,6 +82,9 @@ impl TextPlace for Warehouses<'_> {
     }
 
     fn remove(&mut self, people: &People, _: &Plan, journal: &mut OpenJournal) -> Result<(), EraseError> {
+        for place in pipeline::places(&self.settings.warehouse) {
+            place.remove_fetched().map_err(EraseError::load(place.name()))?;
+        }
         for warehouse in self.all.iter_mut() {
             let name = warehouse.name();
             let found = warehouse.erase_people(&people.identifiers).map_err(EraseError::load(name))?;
@@ -93,14 +96,16 @@ impl TextPlace for Warehouses<'_> {
     }
 
     fn search(&mut self, people: &People, found: &mut LocationResults) -> Result<(), EraseError> {
-        in_each(self.all, |warehouse| {
+        let places = pipeline::places(&self.settings.warehouse);
+        let searched = in_each(self.all, |warehouse| {
             let result = warehouse.search(&people.identifiers, &people.matcher)?;
             self.mentions.insert(warehouse.name(), result.mentions.clone());
             found.insert(warehouse.name().to_owned(), result);
             // Publishing writes everything and releases the lock, so that the raw files can be read.
             warehouse.publish()
-        })
-        .map(drop)
+        });
+        searched?;
+        places.iter().try_for_each(|place| place.fetch_all().map_err(EraseError::load(place.name())))
     }
 
     fn redact(&mut self, people: &People, only_own: bool, journal: &mut OpenJournal) -> Result<(), EraseError> {
@@ -129,7 +134,7 @@ fn warehouse_files(settings: &Settings) -> Result<FileGroups, EraseError> {
     for place in pipeline::places(&settings.warehouse) {
         let mut groups = place.files()?;
         // Recordings contain no searchable text. They are searched by the folders of the sessions.
-        if recordings.starts_with(&place.path) {
+        if recordings.starts_with(&place.location.path) {
             groups.iter_mut().for_each(|(_, files)| files.retain(|path| !path.starts_with(recordings)));
         }
         all.extend(groups);

@@ -10,7 +10,11 @@ use std::{
 use serde::Serialize;
 
 use super::{EraseError, journal::PurgeNote, place::SearchReport};
-use crate::{files, load::ErasureRecord, model::RunId};
+use crate::{
+    files,
+    load::{ErasureRecord, OldVersions},
+    model::{BucketAddress, RunId},
+};
 
 /// The receipt of an erasure.
 #[derive(Clone, Debug, Serialize)]
@@ -45,6 +49,9 @@ pub struct Receipt {
     pub removed: BTreeMap<String, u64>,
     /// Number of rewritten files whose old bytes stay under another hard link, which is not searched.
     pub kept_under_other_names: usize,
+    /// The buckets that may keep old content of rewritten objects, which is not searched. Left out if there is none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unsearched: Vec<UnsearchedVersions>,
     /// The result of the search after the removal.
     pub verified: SearchReport,
     /// Number of rows and pages in which an identifier was replaced, stored reports of runs included.
@@ -58,6 +65,45 @@ pub struct Receipt {
     pub(super) finished_ms: i64,
     #[serde(skip)]
     pub(super) suppressed_from_ms: Option<i64>,
+}
+
+/// A bucket that keeps old content of its objects, or may keep it.
+#[derive(Clone, Debug, Serialize)]
+pub struct UnsearchedVersions {
+    /// The address of the folder in the bucket.
+    pub address: String,
+    /// "kept" or "unknown".
+    pub old_versions: &'static str,
+    /// How to find and remove the old content.
+    pub what_to_do: String,
+}
+
+impl UnsearchedVersions {
+    /// Returns the entry of a bucket; `None` if it keeps no old content.
+    pub(super) fn of(address: &BucketAddress, versions: OldVersions) -> Option<Self> {
+        let old_versions = match versions {
+            OldVersions::NotKept => return None,
+            OldVersions::Kept => "kept",
+            OldVersions::Unknown => "unknown",
+        };
+        let (host, prefix) = (address.url().host_str().unwrap_or_default(), address.prefix());
+        let list = match address.url().scheme() {
+            "s3" => format!("aws s3api list-object-versions --bucket {host} --prefix '{prefix}'"),
+            "gs" => format!("gcloud storage ls --all-versions --soft-deleted --recursive {address}"),
+            scheme => {
+                // az://CONTAINER/..., or abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/...
+                let (container, account) = match (scheme, host.split_once('.')) {
+                    ("abfss", Some((account, _))) => (address.url().username(), account),
+                    _ => (host, "ACCOUNT"),
+                };
+                format!(
+                    "az storage blob list --include vd --account-name {account} --container-name {container} --prefix '{prefix}'"
+                )
+            }
+        };
+        let what_to_do = format!("list old versions with `{list}`, and remove those that are not current");
+        Some(Self { address: address.to_string(), old_versions, what_to_do })
+    }
 }
 
 impl Receipt {

@@ -230,6 +230,14 @@ impl Fault for LoadError {
             error if error.is_out_of_memory() => {
                 "raise memory_limit_mb under [warehouse] and run the same command again: nothing committed is lost"
             }
+            LoadError::Bucket(error) => match error.kind() {
+                BucketErrorKind::Refused => {
+                    "`studysync check` tries each right that is needed. docs/howto/bucket.md lists the rights, and the variables with \
+                     credentials, region and endpoint"
+                }
+                BucketErrorKind::Missing => "create the bucket, or correct its name",
+                BucketErrorKind::Changed | BucketErrorKind::Failed => return None,
+            },
             LoadError::File(error) => error.hint()?,
             _ => return None,
         })

@@ -39,7 +39,7 @@ pub use interface::{
 };
 pub use json_rows::{ExportedRows, ParquetRows, json_rows, read_parquet_file};
 pub use lock_wait::{LockPatience, WhileLocked};
-pub use open::{Opening, Place, WarehouseOptions};
+pub use open::{BucketCheck, OldVersions, Opening, Place, WarehouseOptions};
 pub use persons::{CoOccurrence, LocationResult, PeopleFound};
 pub use pseudonyms::PseudonymKey;
 pub use reader::{

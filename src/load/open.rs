@@ -12,20 +12,28 @@ use super::{
     store::{
         Store,
         duckdb::{self, Claim, DuckDbOptions, DuckDbStore},
-        parquet::{self, ParquetStore},
+        parquet::{self, BucketTables, ParquetStore},
     },
 };
+pub use crate::bucket::{BucketCheck, OldVersions};
 use crate::{
+    bucket::{Bucket, Content, Expected},
     files::{self, FileError},
-    model::{Failpoints, WarehouseKind},
+    model::{BucketAddress, Failpoints, Location, WarehouseKind},
 };
+
+/// Suffix of the folder of this machine for the files of a bucket that are compared with the service.
+const COMPARED: &str = ".compared";
+/// Folder of a bucket for small files of the program.
+const KEPT: &str = ".studysync/state";
+/// Suffix of the folder of this machine for the files of a bucket that are searched for an erased person.
+const SEARCHED: &str = ".searched";
 
 /// A configured warehouse.
 #[derive(Clone, Debug)]
 pub struct Place {
     pub kind: WarehouseKind,
-    /// The path of the file or folder. The warehouse exists if something is at the path.
-    pub path: PathBuf,
+    pub location: Location,
     pub options: WarehouseOptions,
 }
 
@@ -62,26 +70,39 @@ impl Place {
         self.kind.name()
     }
 
-    /// Returns the path as the checkpoints store it, like [`Warehouse::location`].
-    pub fn location(&self) -> String {
-        let path = match self.kind {
-            WarehouseKind::DuckDb => self.path.clone(),
-            WarehouseKind::Parquet => self.path.canonicalize().unwrap_or_else(|_| self.path.clone()),
-        };
-        path.display().to_string()
+    /// Returns the path or address as the checkpoints store it, like [`Warehouse::location`].
+    pub fn address(&self) -> String {
+        let Location { path, bucket } = &self.location;
+        match self.kind {
+            WarehouseKind::Parquet if bucket.is_none() => {
+                path.canonicalize().unwrap_or_else(|_| path.clone()).display().to_string()
+            }
+            _ => self.location.to_string(),
+        }
+    }
+
+    /// Returns true if there is a warehouse, or if it cannot be found out: opening it then says why.
+    pub fn exists(&self) -> bool {
+        match &self.location.bucket {
+            Some(bucket) => Bucket::connect(bucket, &Failpoints::default())
+                .map_err(LoadError::from)
+                .and_then(|bucket| parquet::is_warehouse(&bucket))
+                .unwrap_or(true),
+            None => self.location.path.try_exists().unwrap_or(true),
+        }
     }
 
     /// Returns the folders in which a run creates files, except partitions of Parquet tables. Some may be missing.
     pub fn folders(&self) -> Vec<PathBuf> {
         match self.kind {
-            WarehouseKind::DuckDb => [&self.path]
+            WarehouseKind::DuckDb => [&self.location.path]
                 .into_iter()
                 .chain(self.options.copy.as_ref().map(|copy| &copy.path))
                 .map(|file| files::folder_of(file).to_owned())
                 .collect(),
             WarehouseKind::Parquet => {
                 let copy = self.options.copy.as_ref().map(|copy| copy.path.clone());
-                parquet::folders(&self.path).into_iter().chain(copy).collect()
+                parquet::folders(&self.location.path).into_iter().chain(copy).collect()
             }
         }
     }
@@ -90,14 +111,74 @@ impl Place {
     pub fn files(&self) -> Result<Vec<(&'static str, Vec<PathBuf>)>, FileError> {
         let copy = self.options.copy.as_ref().map(|copy| copy.path.as_path());
         let (own, copied) = match self.kind {
-            WarehouseKind::DuckDb => {
-                (files::files_beside(&self.path)?, copy.map(|copy| Ok(("publish", files::files_beside(copy)?))))
-            }
+            WarehouseKind::DuckDb => (
+                files::files_beside(&self.location.path)?,
+                copy.map(|copy| Ok(("publish", files::files_beside(copy)?))),
+            ),
             WarehouseKind::Parquet => {
-                (files::files_below(&self.path)?, copy.map(|copy| Ok(("publish parquet", files::files_below(copy)?))))
+                let path = &self.location.path;
+                // Beside the working copy are the folders with files of the bucket for readers and for the search.
+                let files = match self.location.bucket {
+                    Some(_) => files::files_beside(path)?,
+                    None => files::files_below(path)?,
+                };
+                (files, copy.map(|copy| Ok(("publish parquet", files::files_below(copy)?))))
             }
         };
         std::iter::once(Ok((self.name(), own))).chain(copied).collect()
+    }
+
+    /// Brings all objects of a bucket to this machine, so that [`Place::files`] has the files. Does nothing for a
+    /// warehouse on this machine.
+    pub fn fetch_all(&self) -> Result<(), LoadError> {
+        let Some(address) = &self.location.bucket else { return Ok(()) };
+        BucketTables::list(address, files::with_suffix(&self.location.path, SEARCHED))?.fetch_all()
+    }
+
+    /// Removes files of a bucket that readers have on this machine, since they may be old.
+    pub fn remove_fetched(&self) -> Result<(), LoadError> {
+        let Location { path, bucket } = &self.location;
+        let folders =
+            [self.location.reader_folder(), files::with_suffix(path, COMPARED), files::with_suffix(path, SEARCHED)];
+        match bucket {
+            Some(_) => Ok(folders.iter().try_for_each(|folder| replace::remove(folder))?),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns whether the bucket keeps the content of objects that were replaced; `None` for a warehouse on this
+    /// machine.
+    pub fn old_versions(&self) -> Result<Option<OldVersions>, LoadError> {
+        let Some(address) = &self.location.bucket else { return Ok(None) };
+        Ok(Some(Bucket::connect(address, &Failpoints::default())?.old_versions()?))
+    }
+
+    /// Tries what the warehouse needs of its bucket; `None` for a warehouse on this machine.
+    pub fn check_bucket(&self) -> Result<Option<BucketCheck>, LoadError> {
+        let Some(address) = &self.location.bucket else { return Ok(None) };
+        Ok(Some(Bucket::connect(address, &Failpoints::default())?.check()?))
+    }
+
+    /// Reads a small file that [`Place::keep_file`] has written; `None` if there is none, or no bucket.
+    pub fn kept_file(&self, name: &str) -> Result<Option<Vec<u8>>, LoadError> {
+        let Some(address) = &self.location.bucket else { return Ok(None) };
+        let found = Bucket::connect(address, &Failpoints::default())?.read(&format!("{KEPT}/{name}"))?;
+        Ok(found.map(|found| found.bytes.to_vec()))
+    }
+
+    /// Writes a small file to the bucket of the warehouse. Does nothing without a bucket.
+    pub fn keep_file(&self, name: &str, bytes: &[u8]) -> Result<(), LoadError> {
+        let Some(address) = &self.location.bucket else { return Ok(()) };
+        let (bucket, key) = (Bucket::connect(address, &Failpoints::default())?, format!("{KEPT}/{name}"));
+        let expected = match bucket.read(&key)? {
+            Some(found) if found.bytes == bytes => return Ok(()),
+            Some(found) => Expected::Version(found.version),
+            None => Expected::Missing,
+        };
+        match bucket.put(&key, Content::Bytes(bytes), &expected)? {
+            Some(_) => Ok(()),
+            None => Err(LoadError::Locked { path: self.location.to_string().into(), holder: None }),
+        }
     }
 
     /// Returns the least memory in bytes that the store can work with.
@@ -112,25 +193,41 @@ impl Place {
     /// `None` if the store has no engine.
     pub fn start_engine(&self, memory_limit_bytes: u64, threads: u32) -> Result<Option<StartedEngine>, LoadError> {
         match self.kind {
-            WarehouseKind::DuckDb => start_engine(&self.path, memory_limit_bytes, threads).map(Some),
+            WarehouseKind::DuckDb => start_engine(&self.location.path, memory_limit_bytes, threads).map(Some),
             WarehouseKind::Parquet => Ok(None),
         }
     }
 
     /// Replaces the warehouse by the rebuilt one at [`build_path`](super::build_path).
-    pub fn replace(&self) -> Result<(), FileError> {
-        match self.kind {
-            WarehouseKind::DuckDb => replace::replace_file(&self.path),
-            WarehouseKind::Parquet => replace::replace_folder(&self.path),
+    pub fn replace(&self) -> Result<(), LoadError> {
+        let Location { path, bucket } = &self.location;
+        match (self.kind, bucket) {
+            (WarehouseKind::DuckDb, _) => Ok(replace::replace_file(path)?),
+            (WarehouseKind::Parquet, None) => Ok(replace::replace_folder(path)?),
+            (WarehouseKind::Parquet, Some(address)) => {
+                replace::keep_for_bucket(path)?;
+                self.replace_in_bucket(address)
+            }
         }
     }
 
-    /// Removes what a killed replay left at [`build_path`](super::build_path), and undoes a replacement that was
-    /// interrupted.
-    pub fn clear_leftovers(&self) -> Result<(), FileError> {
-        match self.kind {
-            WarehouseKind::DuckDb => replace::clear_built_file(&self.path),
-            WarehouseKind::Parquet => replace::clear_folder(&self.path),
+    fn replace_in_bucket(&self, address: &BucketAddress) -> Result<(), LoadError> {
+        let path = &self.location.path;
+        let bucket = Bucket::connect(address, &Failpoints::default())?;
+        ParquetStore::replace_in_bucket(&bucket, path, &replace::path_for_bucket(path))?;
+        Ok(replace::clear_folder(path)?)
+    }
+
+    /// Removes what a killed replay left at [`build_path`](super::build_path). Undoes a replacement that was
+    /// interrupted; in a bucket, ends it.
+    pub fn clear_leftovers(&self) -> Result<(), LoadError> {
+        let Location { path, bucket } = &self.location;
+        match (self.kind, bucket) {
+            (WarehouseKind::DuckDb, _) => Ok(replace::clear_built_file(path)?),
+            (WarehouseKind::Parquet, Some(address)) if replace::path_for_bucket(path).is_dir() => {
+                self.replace_in_bucket(address)
+            }
+            (WarehouseKind::Parquet, _) => Ok(replace::clear_folder(path)?),
         }
     }
 
@@ -142,7 +239,7 @@ impl Place {
     /// `Damaged` if the file or folder is not this warehouse or cannot be used.
     pub fn open(&self, opening: &Opening, engine: Option<StartedEngine>) -> Result<Warehouse, LoadError> {
         let store = self.open_store(opening, engine)?;
-        Ok(Warehouse::new(self.name(), self.location(), store, opening.buffer_bytes_max, opening.threads))
+        Ok(Warehouse::new(self.name(), self.address(), store, opening.buffer_bytes_max, opening.threads))
     }
 
     fn parquet_options(&self, opening: &Opening) -> ParquetOptions {
@@ -152,7 +249,7 @@ impl Place {
 
     fn open_store(&self, opening: &Opening, engine: Option<StartedEngine>) -> Result<Box<dyn Store>, LoadError> {
         let Opening { identity, patience, failpoints, .. } = opening;
-        let path = &self.path;
+        let path = &self.location.path;
         match self.kind {
             WarehouseKind::DuckDb => {
                 let engine = match engine {
@@ -166,7 +263,13 @@ impl Place {
             }
             WarehouseKind::Parquet => {
                 let options = self.parquet_options(opening);
-                let store = ParquetStore::open(path, identity, &options, patience, failpoints)?;
+                let store = match &self.location.bucket {
+                    Some(address) => {
+                        let bucket = Bucket::connect(address, failpoints)?;
+                        ParquetStore::open_bucket(&bucket, path, identity, &options, patience)?
+                    }
+                    None => ParquetStore::open(path, identity, &options, patience, failpoints)?,
+                };
                 Ok(Box::new(store.with_copy(self.options.copy.clone())))
             }
         }
@@ -180,7 +283,7 @@ impl Place {
     /// interrupted.
     pub fn open_to_compare(&self, opening: &Opening, spill_folder: PathBuf) -> Result<Warehouse, LoadError> {
         let Opening { identity, memory_limit_bytes, threads, .. } = opening;
-        let path = &self.path;
+        let path = &self.location.path;
         let store: Box<dyn Store> = match self.kind {
             WarehouseKind::DuckDb => {
                 let (memory_limit_bytes, threads) = (*memory_limit_bytes, *threads);
@@ -188,10 +291,18 @@ impl Place {
                 Box::new(DuckDbStore::open_to_compare(path, identity, &options)?)
             }
             WarehouseKind::Parquet => {
-                Box::new(ParquetStore::open_to_compare(path, identity, &self.parquet_options(opening))?)
+                let options = self.parquet_options(opening);
+                Box::new(match &self.location.bucket {
+                    Some(address) => {
+                        let bucket = Bucket::connect(address, &opening.failpoints)?;
+                        let folder = files::with_suffix(path, COMPARED);
+                        ParquetStore::open_bucket_to_compare(bucket, &folder, identity, &options)?
+                    }
+                    None => ParquetStore::open_to_compare(path, identity, &options)?,
+                })
             }
         };
-        Ok(Warehouse::new(self.name(), self.location(), store, opening.buffer_bytes_max, *threads))
+        Ok(Warehouse::new(self.name(), self.address(), store, opening.buffer_bytes_max, *threads))
     }
 
     /// Binds the warehouse, which is bound to `from`, to the identity of `opening`. Returns false, and changes nothing,
@@ -229,16 +340,16 @@ pub(super) fn catalog(kind: WarehouseKind) -> &'static str {
 /// Attaches a warehouse to the engine of a reader, read-only. Queries look names up in the catalog `first`.
 pub(super) fn attach(
     kind: WarehouseKind,
-    path: &Path,
+    location: &Location,
     connection: &Connection,
     first: &'static str,
 ) -> Result<Attached, LoadError> {
     match kind {
         WarehouseKind::DuckDb => {
-            let claim = duckdb::attach_for_reading(connection, path, catalog(kind))?;
+            let claim = duckdb::attach_for_reading(connection, &location.path, catalog(kind))?;
             Ok(Attached::DuckDb { _claim: claim })
         }
-        WarehouseKind::Parquet => ParquetViews::attach(connection, path, first).map(Attached::Parquet),
+        WarehouseKind::Parquet => ParquetViews::attach(connection, location, first).map(Attached::Parquet),
     }
 }
 

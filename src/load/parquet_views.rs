@@ -10,7 +10,11 @@ use duckdb::Connection;
 
 use crate::{
     files,
-    load::{LoadError, store::duckdb::explain},
+    load::{
+        LoadError,
+        store::{duckdb::explain, parquet::BucketTables},
+    },
+    model::Location,
     schema::{self, Column, Table, ViewKind, named_in, quote_identifier, quote_text, words},
 };
 
@@ -24,6 +28,8 @@ const LISTS: [&str; 6] = ["show", "information_schema", "duckdb_", "pg_", "pragm
 /// The views and macros over the Parquet files of a warehouse.
 pub(super) struct ParquetViews {
     root: PathBuf,
+    /// The tables of a warehouse in a bucket, whose files are fetched into `root`; `None` for a folder.
+    bucket: Option<BucketTables>,
     /// Catalog in which queries look names up.
     catalog: &'static str,
     /// Each after the views that it reads.
@@ -39,11 +45,15 @@ struct ParquetView {
 impl ParquetViews {
     /// Prepares a view for each table over its files, and the views of this program. `catalog` is where queries look
     /// names up.
-    fn new(root: &Path, catalog: &'static str) -> Result<ParquetViews, LoadError> {
+    fn new(root: PathBuf, bucket: Option<BucketTables>, catalog: &'static str) -> Result<ParquetViews, LoadError> {
         let view = |name: &str, create_sql| ParquetView { name: name.to_owned(), create_sql, exists: Cell::new(false) };
         let mut views = Vec::new();
         for table in schema::tables() {
-            let rows = if has_files(root, table)? { select_files(root, table) } else { select_no_rows(table) };
+            let has_files = match &bucket {
+                Some(bucket) => bucket.has_files(table),
+                None => has_files(&root, table)?,
+            };
+            let rows = if has_files { select_files(&root, table) } else { select_no_rows(table) };
             let name = quote_identifier(&table.name);
             views.push(view(&table.name, format!("CREATE OR REPLACE VIEW {name} AS {rows}")));
         }
@@ -51,23 +61,32 @@ impl ParquetViews {
         let is_alone = catalog == PARQUET_CATALOG;
         let of_program = schema::views().iter().filter(|view| is_alone || view.kind == ViewKind::View);
         views.extend(of_program.map(|found| view(&found.name, found.create_sql())));
-        Ok(ParquetViews { root: root.to_owned(), catalog, views })
+        Ok(ParquetViews { root, bucket, catalog, views })
     }
 
     /// Creates a catalog for the views in the engine of a reader. `catalog` is where queries look names up.
     ///
     /// # Errors
-    /// `Missing` if there is no folder.
+    /// `Missing` if there is no folder, or no warehouse in the bucket.
     pub(super) fn attach(
         connection: &Connection,
-        root: &Path,
+        location: &Location,
         catalog: &'static str,
     ) -> Result<ParquetViews, LoadError> {
-        LoadError::require_folder(root)?;
+        let (root, bucket) = match &location.bucket {
+            Some(address) => {
+                let root = location.reader_folder();
+                (root.clone(), Some(BucketTables::list(address, root)?))
+            }
+            None => {
+                LoadError::require_folder(&location.path)?;
+                (location.path.clone(), None)
+            }
+        };
         connection
             .execute_batch(&format!("ATTACH ':memory:' AS {PARQUET_CATALOG}"))
-            .map_err(explain("open the warehouse", root))?;
-        ParquetViews::new(root, catalog)
+            .map_err(explain("open the warehouse", &root))?;
+        ParquetViews::new(root, bucket, catalog)
     }
 
     /// Returns the folder, as the engine compares it with the paths of files.
@@ -100,6 +119,10 @@ impl ParquetViews {
         let missing: Vec<&ParquetView> = views.filter(|view| !view.exists.get()).collect();
         if missing.is_empty() {
             return Ok(false);
+        }
+        if let Some(bucket) = &self.bucket {
+            let names = missing.iter().map(|view| view.name.as_str());
+            bucket.fetch(&names.filter(|name| schema::table(name).is_some()).collect::<Vec<_>>())?;
         }
         let failed = explain("open the warehouse", &self.root);
         let use_catalog = |catalog| connection.execute_batch(&format!("USE {catalog}.main"));

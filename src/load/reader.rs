@@ -14,7 +14,7 @@ mod zoned_views;
 
 use std::{
     cell::Cell,
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
     time::{Duration, UNIX_EPOCH},
 };
@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{
     files,
-    model::{WarehouseKind, WarehousePaths, format_ms},
+    model::{Location, WarehouseKind, WarehouseLocations, format_ms},
     schema::quote_text,
 };
 pub use answer_range::AnswerRange;
@@ -69,7 +69,7 @@ pub struct Reader {
     connection: Connection,
     limits: ReaderLimits,
     /// The warehouses to open again, and how long to wait for them; `None` if the engine uses one thread.
-    reopening: Option<(WarehousePaths, LockPatience)>,
+    reopening: Option<(WarehouseLocations, LockPatience)>,
     zoned: ZonedViews,
     /// The answers that statements of [`Reader::stream`] see.
     answers: AnswerRange,
@@ -99,8 +99,8 @@ pub struct Streamed {
 impl Reader {
     /// Opens a warehouse with 1 GiB of memory.
     #[cfg(test)]
-    pub fn open(paths: &WarehousePaths) -> Result<Reader, LoadError> {
-        Reader::open_limited(paths, ReaderLimits { results_bytes: 1 << 30, ..ReaderLimits::new(1 << 30) })
+    pub fn open(locations: &WarehouseLocations) -> Result<Reader, LoadError> {
+        Reader::open_limited(locations, ReaderLimits { results_bytes: 1 << 30, ..ReaderLimits::new(1 << 30) })
     }
 
     /// Opens warehouses for queries. Queries use tables and views of the first warehouse by their plain names, and of
@@ -109,8 +109,8 @@ impl Reader {
     /// # Errors
     /// `Locked` while another process or this process has the DuckDB file open for writing; `Missing` if the file or
     /// folder does not exist.
-    pub fn open_limited(paths: &WarehousePaths, limits: ReaderLimits) -> Result<Reader, LoadError> {
-        Reader::open_while_locked(paths, limits, &WhileLocked::default())
+    pub fn open_limited(locations: &WarehouseLocations, limits: ReaderLimits) -> Result<Reader, LoadError> {
+        Reader::open_while_locked(locations, limits, &WhileLocked::default())
     }
 
     /// Opens warehouses as [`Reader::open_limited`] does, also while another process has the DuckDB file open for
@@ -119,19 +119,19 @@ impl Reader {
     /// # Errors
     /// As [`Reader::open_limited`]; `Locked` only when the wait is over.
     pub fn open_while_locked(
-        paths: &WarehousePaths,
+        locations: &WarehouseLocations,
         limits: ReaderLimits,
         while_locked: &WhileLocked,
     ) -> Result<Reader, LoadError> {
-        let mut paths = paths.clone();
-        let reader = Reader::open_engine(&mut paths, limits, None, while_locked)?;
-        Ok(Reader { reopening: Some((paths, while_locked.patience.clone())), ..reader })
+        let mut locations = locations.clone();
+        let reader = Reader::open_engine(&mut locations, limits, None, while_locked)?;
+        Ok(Reader { reopening: Some((locations, while_locked.patience.clone())), ..reader })
     }
 
-    /// Opens warehouses. `threads` is the number of threads of the engine; `None` means its default. A path in `paths`
-    /// becomes the path of the copy if the copy is opened.
+    /// Opens warehouses. `threads` is the number of threads of the engine; `None` means its default. A location
+    /// becomes that of the copy if the copy is opened.
     fn open_engine(
-        paths: &mut WarehousePaths,
+        locations: &mut WarehouseLocations,
         limits: ReaderLimits,
         threads: Option<i64>,
         while_locked: &WhileLocked,
@@ -146,14 +146,14 @@ impl Reader {
         let connection = Connection::open_in_memory_with_flags(config).map_err(failed)?;
         pin_to_utc(&connection)?;
         let mut attached = Vec::new();
-        if let Some(first) = paths.keys().next().map(|kind| catalog(*kind)) {
-            for (kind, path) in paths.iter_mut().rev() {
+        if let Some(first) = locations.keys().next().map(|kind| catalog(*kind)) {
+            for (kind, location) in locations.iter_mut().rev() {
                 let copy = while_locked.copy.as_deref().filter(|_| *kind == WarehouseKind::DuckDb);
-                let opened = match attach(*kind, path, &connection, first) {
+                let opened = match attach(*kind, location, &connection, first) {
                     Err(LoadError::Locked { .. }) => {
-                        match copy.and_then(|copy| attach_copy(copy, path, &connection, first)) {
+                        match copy.and_then(|copy| attach_copy(copy, location, &connection, first)) {
                             Some(opened) => Ok(opened),
-                            None => while_locked.patience.until_free(|| attach(*kind, path, &connection, first)),
+                            None => while_locked.patience.until_free(|| attach(*kind, location, &connection, first)),
                         }
                     }
                     opened => opened,
@@ -162,7 +162,7 @@ impl Reader {
             }
             connection.execute_batch(&format!("USE {first}.main")).map_err(failed)?;
         }
-        let is_file = paths.keys().next().is_some_and(|kind| !kind.is_folder());
+        let is_file = locations.keys().next().is_some_and(|kind| !kind.is_folder());
         let zoned = if is_file { ZonedViews::of_file(&connection) } else { ZonedViews::default() };
         // From here on the engine can read only the attached file and the files in the folder.
         let folders: Vec<String> = parquet_views(&attached).map(|views| quote_text(&views.folder())).collect();
@@ -280,13 +280,13 @@ impl Reader {
         if !matches!(&streamed, Err(error) if error.is_out_of_memory()) || has_rows.get() {
             return streamed?;
         }
-        let Some((mut paths, patience)) = self.reopening.take() else { return streamed? };
+        let Some((mut locations, patience)) = self.reopening.take() else { return streamed? };
         tracing::debug!("the engine ran out of memory: the query runs again with one thread");
         // Closes the file before it is opened again: closing it later would drop the lock of the new engine, too.
         self.connection = Connection::open_in_memory().map_err(LoadError::engine("close the warehouse"))?;
         self.attached.clear();
         let while_locked = WhileLocked { copy: None, patience };
-        let reopened = Reader::open_engine(&mut paths, self.limits, Some(1), &while_locked)?;
+        let reopened = Reader::open_engine(&mut locations, self.limits, Some(1), &while_locked)?;
         *self = Reader { answers: self.answers, ..reopened };
         self.run_once(sql, rows_max, &mut take)?
     }
@@ -332,21 +332,21 @@ impl Reader {
     }
 }
 
-/// Attaches the copy for readers in place of the locked DuckDB file at `path`, which becomes the path of the copy.
+/// Attaches the copy for readers in place of the locked DuckDB file at `location`, which becomes that of the copy.
 /// Returns `None` if the copy cannot be read, as before the first run and after an erasure.
-fn attach_copy(copy: &Path, path: &mut PathBuf, connection: &Connection, first: &'static str) -> Option<Attached> {
+fn attach_copy(copy: &Path, location: &mut Location, connection: &Connection, first: &'static str) -> Option<Attached> {
     // The copy has the modification time of its original.
     let found = files::metadata(copy).ok().flatten().filter(|found| found.len() > 0)?;
-    let attached = attach(WarehouseKind::DuckDb, copy, connection, first)
+    let attached = attach(WarehouseKind::DuckDb, &copy.into(), connection, first)
         .inspect_err(|error| tracing::warn!(%error, "cannot read the copy for readers"))
         .ok()?;
     let since_epoch = found.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
     let changed = format_ms(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX));
-    let (locked, copy_shown) = (path.display(), copy.display());
+    let (locked, copy_shown) = (location.to_string(), copy.display());
     tracing::warn!(
         "{locked} is held open by another process; reading the copy {copy_shown}, last changed at {changed}"
     );
-    *path = copy.to_owned();
+    *location = copy.into();
     Some(attached)
 }
 

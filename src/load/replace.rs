@@ -6,6 +6,7 @@
 //! warehouse.duckdb.replay   the file being built, with .wal and .spill; then renamed over warehouse.duckdb
 //! parquet.replay            the folder being built; exchanged with the old one, which is removed afterwards
 //! parquet.replaced          the old folder, for a moment, on systems that cannot exchange two folders
+//! bucket.rebuilt            a complete folder, whose files are being written to the bucket
 //! checkpoints.sqlite.replay the file of a range being built
 //! ```
 
@@ -21,6 +22,8 @@ use crate::{
 
 /// Suffix of the path at which a new warehouse is built.
 const BUILD: &str = ".replay";
+/// Suffix of a complete folder while its files replace those in a bucket.
+const FOR_BUCKET: &str = ".rebuilt";
 /// Suffix of the path of an old folder while it is replaced.
 const REPLACED: &str = ".replaced";
 
@@ -39,6 +42,16 @@ pub fn build_path(path: &Path) -> PathBuf {
     suffixed(path, BUILD)
 }
 
+/// Returns the path of a complete folder whose files replace those in the bucket. `path` is the working copy.
+pub(super) fn path_for_bucket(path: &Path) -> PathBuf {
+    suffixed(path, FOR_BUCKET)
+}
+
+/// Moves the rebuilt folder to [`path_for_bucket`]: its files will be written to the bucket, also after a kill.
+pub(super) fn keep_for_bucket(path: &Path) -> Result<(), FileError> {
+    rename(&build_path(path), &path_for_bucket(path))
+}
+
 /// Removes what a killed replay left at [`build_path`] of a file. The caller holds the lease.
 pub fn clear_built_file(path: &Path) -> Result<(), FileError> {
     let built = build_path(path);
@@ -55,6 +68,7 @@ pub(super) fn clear_folder(root: &Path) -> Result<(), FileError> {
         rename(&replaced, &real(root))?;
     }
     remove(&replaced)?;
+    remove(&path_for_bucket(root))?;
     remove(&build_path(root))
 }
 
@@ -149,7 +163,7 @@ fn sync_parent(path: &Path) -> Result<(), FileError> {
 }
 
 /// Removes a file, or a folder with everything in it. Does nothing if the path does not exist.
-fn remove(path: &Path) -> Result<(), FileError> {
+pub(super) fn remove(path: &Path) -> Result<(), FileError> {
     let removed = match path.symlink_metadata() {
         Ok(found) if found.is_dir() => fs::remove_dir_all(path),
         Ok(_) => fs::remove_file(path),

@@ -5,6 +5,7 @@ mod content_hash;
 mod drift;
 mod failpoints;
 mod identifier;
+mod location;
 mod named;
 mod normal_forms;
 mod outcome;
@@ -32,6 +33,7 @@ pub use identifier::{
     IDENTIFIER_BYTES_MAX, Identifier, IdentifierKind, PersonLookup, Spellings, USER_ID_BYTES_MAX, WrittenIdentifier,
     can_request_user, is_email_attribute, merge_spellings,
 };
+pub use location::{BucketAddress, Location};
 pub use normal_forms::{composed, folded, is_display_control, unicode_domain, uuid_in_normal_form};
 pub use outcome::{FREE_SPACE, Fault, NEEDS_LOCKS, Outcome, RunReason, USE_NEWER};
 pub use page_request::{EndStyle, EndStyles, PageRequest, PageToken, Proof};
@@ -49,5 +51,5 @@ pub use time::{
 pub use time_account::{Activity, ActivityGuard, TimeAccount, TimeParts};
 pub use time_zone::{TimeZone, ZoneOffset};
 pub use untrusted::{CLOCK, NEEDS_RECHECK, Untrusted, WITHHELD};
-pub use warehouse_kind::{WarehouseKind, WarehousePaths};
+pub use warehouse_kind::{WarehouseKind, WarehouseLocations, WarehousePaths};
 pub use window::{CoverageInterval, IntervalSet, NEEDS_RECHECK_MS, Scope, Window};

@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use super::named::named;
+use super::{Location, named::named};
 
 /// A kind of warehouse. A run writes the configured warehouses in this order, and readers prefer the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WarehouseKind {
     /// A DuckDB file.
     DuckDb,
-    /// A folder of Parquet files.
+    /// A folder of Parquet files, on this machine or in a bucket.
     Parquet,
 }
 
@@ -18,7 +18,10 @@ named! {
     WarehouseKind { DuckDb => "duckdb", Parquet => "parquet" }
 }
 
-/// The path of each configured warehouse.
+/// The location of each configured warehouse.
+pub type WarehouseLocations = BTreeMap<WarehouseKind, Location>;
+
+/// A path for each kind of warehouse.
 pub type WarehousePaths = BTreeMap<WarehouseKind, PathBuf>;
 
 impl WarehouseKind {
@@ -26,7 +29,7 @@ impl WarehouseKind {
     pub fn help(self) -> &'static str {
         match self {
             WarehouseKind::DuckDb => "DuckDB file of the warehouse",
-            WarehouseKind::Parquet => "Folder of the Parquet warehouse",
+            WarehouseKind::Parquet => "Folder of the Parquet warehouse, or s3://, gs:// or az://BUCKET/FOLDER",
         }
     }
 
@@ -47,9 +50,9 @@ impl WarehouseKind {
         }
     }
 
-    /// Returns the paths of one warehouse of this kind.
-    pub fn at(self, path: impl Into<PathBuf>) -> WarehousePaths {
-        WarehousePaths::from([(self, path.into())])
+    /// Returns the locations of one warehouse of this kind.
+    pub fn at(self, location: impl Into<Location>) -> WarehouseLocations {
+        WarehouseLocations::from([(self, location.into())])
     }
 
     /// Returns the flags of all kinds, each with `suffix`, joined by "or".

@@ -15,7 +15,7 @@ use crate::{
         PartitionBy, Place, PseudonymKey, Pseudonyms, Reader, ReaderCopy, ReaderLimits, StartedEngine, Warehouse,
         WarehouseOptions, clear_built_file,
     },
-    model::{Failpoints, Rng, WarehouseKind, WarehousePaths},
+    model::{Failpoints, Location, Rng, WarehouseKind, WarehouseLocations},
     person::{Suppression, SuppressionError, SuppressionList},
     source::{AuthForm, KeyReader, Proxies, SourceError, SourceSettings, Transport, checked_address},
 };
@@ -126,13 +126,13 @@ pub(super) fn lock_patience(settings: &Settings, stop: &CancellationToken) -> Lo
 pub fn places(settings: &WarehouseSettings) -> Vec<Place> {
     let partition_by = if settings.parquet_by_day { PartitionBy::Day } else { PartitionBy::Month };
     let content = if settings.publish.analysts.is_some() { CopyContent::NotRead } else { CopyContent::Complete };
-    let place = |(kind, path): (&WarehouseKind, &PathBuf)| {
+    let place = |(kind, location): (&WarehouseKind, &Location)| {
         let copy = settings.publish.paths.get(kind);
         let copy = copy.map(|path| ReaderCopy { path: path.clone(), content: content.clone() });
         let options = WarehouseOptions { copy, search: full_text_search(settings), partition_by };
-        Place { kind: *kind, path: path.clone(), options }
+        Place { kind: *kind, location: location.clone(), options }
     };
-    settings.paths.iter().map(place).collect()
+    settings.locations.iter().map(place).collect()
 }
 
 /// Returns the locations of the warehouses of the settings, to open them for writing.
@@ -163,6 +163,11 @@ pub fn analyst_copy(settings: &WarehouseSettings) -> Result<Option<AnalystCopy>,
     Ok(Some(AnalystCopy::new(&analysts.without, pseudonyms).map_err(invalid)?))
 }
 
+/// Returns the warehouses that exist.
+pub fn existing_warehouses(settings: &WarehouseSettings) -> WarehouseLocations {
+    places(settings).into_iter().filter(Place::exists).map(|place| (place.kind, place.location)).collect()
+}
+
 /// Returns the folders in which a run creates files of the warehouses and of the copy for readers. Some may be missing.
 pub fn warehouse_folders(settings: &WarehouseSettings) -> Vec<PathBuf> {
     places(settings).iter().flat_map(Place::folders).collect()
@@ -171,7 +176,7 @@ pub fn warehouse_folders(settings: &WarehouseSettings) -> Vec<PathBuf> {
 /// Removes the files that a killed replay left, and undoes an interrupted replacement of a warehouse. The caller holds
 /// the lease.
 pub fn clear_leftovers(settings: &Settings) -> Result<(), PipelineError> {
-    places(&settings.warehouse).iter().try_for_each(Place::clear_leftovers)?;
+    places(&settings.warehouse).iter().try_for_each(|place| place.clear_leftovers().map_err(failed(place.name())))?;
     Ok(clear_built_file(&settings.state_path)?)
 }
 
@@ -248,9 +253,9 @@ pub(super) fn open_reader(
     time: Duration,
 ) -> Result<(&'static str, Reader), PipelineError> {
     let limits = ReaderLimits { statement_time: time, ..Memory::of(warehouse).reader_limits() };
-    let paths: WarehousePaths = warehouse.paths.clone().into_iter().take(1).collect();
-    let name = paths.keys().next().map_or("warehouse", |kind| kind.name());
-    Ok((name, Reader::open_limited(&paths, limits).map_err(failed(name))?))
+    let first: WarehouseLocations = warehouse.locations.clone().into_iter().take(1).collect();
+    let name = first.keys().next().map_or("warehouse", |kind| kind.name());
+    Ok((name, Reader::open_limited(&first, limits).map_err(failed(name))?))
 }
 
 /// Wraps an error of the pipeline, because a warehouse reads pages through the pipeline. [`failed`] unwraps it.

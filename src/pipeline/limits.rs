@@ -1,11 +1,7 @@
 //! Stores the learned rate and the end of a Retry-After wait between processes. Every command that sends requests
 //! begins with [`recall`] and ends with [`remember`].
 
-use std::{
-    convert::Infallible,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{convert::Infallible, sync::PoisonError, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +11,7 @@ use crate::{
     state::{State, StateError},
 };
 
-use super::known_lists::recall_lists;
+use super::{kept_state::StateKeeper, known_lists::recall_lists, threads::blocking};
 
 /// Name of the behaviour that stores the learned rate between runs.
 pub const LEARNED_RATE: &str = "learned_rate";
@@ -27,6 +23,9 @@ pub(super) const RETRY_AFTER_KEPT_MAX: Duration = Duration::from_secs(20 * 3600)
 const SAME_WAIT_MS: i64 = 1_000;
 /// A wait of at least this length is stored when it begins; a shorter wait is stored at the end of the run.
 const STORED_AT_ONCE_MS: i64 = 5_000;
+
+/// A wait of at least this length is copied to the bucket of the warehouse when it begins.
+const COPIED_AT_ONCE_MS: i64 = 60_000;
 
 /// A `Retry-After` wait, by this machine's clock. Field names are those of the state file.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -134,18 +133,18 @@ fn end_retry_after(state: &State, now_ms: i64) -> Result<(), StateError> {
 pub(super) async fn storing_retry_after<T>(
     work: impl Future<Output = T>,
     source: Source,
-    state: Arc<Mutex<State>>,
+    keeper: StateKeeper,
     clock: Clock,
 ) -> T {
     tokio::select! {
         biased;
         done = work => done,
-        never = store_each_retry_after(source, &state, clock) => match never {},
+        never = store_each_retry_after(source, &keeper, clock) => match never {},
     }
 }
 
 /// Stores every long `Retry-After` wait of the client when the wait begins. Never returns; errors are only logged.
-async fn store_each_retry_after(source: Source, state: &Mutex<State>, clock: Clock) -> Infallible {
+async fn store_each_retry_after(source: Source, keeper: &StateKeeper, clock: Clock) -> Infallible {
     let mut waits = source.watch_retry_after();
     loop {
         if waits.changed().await.is_err() {
@@ -155,9 +154,14 @@ async fn store_each_retry_after(source: Source, state: &Mutex<State>, clock: Clo
         let until_ms = *waits.borrow_and_update();
         let now_ms = clock.now_ms();
         let Some(until_ms) = until_ms.filter(|until_ms| until_ms - now_ms >= STORED_AT_ONCE_MS) else { continue };
-        let stored = store_retry_after(&state.lock().unwrap_or_else(PoisonError::into_inner), until_ms, now_ms);
+        let stored = store_retry_after(&keeper.state.lock().unwrap_or_else(PoisonError::into_inner), until_ms, now_ms);
         if let Err(error) = stored {
             tracing::warn!(why = super::error::chain(&error), "cannot store the end of Retry-After");
+        }
+        if until_ms - now_ms >= COPIED_AT_ONCE_MS {
+            let keeper = keeper.clone();
+            // A copy that fails says so itself.
+            let _ = blocking(move || keeper.keep()).await;
         }
     }
 }

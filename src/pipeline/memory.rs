@@ -93,8 +93,8 @@ pub struct Memory {
 impl Memory {
     /// Computes the shares from the settings.
     pub fn of(settings: &WarehouseSettings) -> Self {
-        let store_min = settings.paths.keys().map(|kind| Place::memory_bytes_min(*kind)).max();
-        Self::for_stores(settings.memory_limit_bytes, settings.paths.len().max(1) as u64, store_min.unwrap_or(0))
+        let store_min = settings.locations.keys().map(|kind| Place::memory_bytes_min(*kind)).max();
+        Self::for_stores(settings.memory_limit_bytes, settings.locations.len().max(1) as u64, store_min.unwrap_or(0))
     }
 
     /// Splits `limit` bytes for this many stores. Each store gets at least `store_min` bytes, even above the limit.

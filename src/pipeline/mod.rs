@@ -12,6 +12,7 @@
 mod assemble;
 mod drift;
 mod error;
+mod kept_state;
 mod key_test;
 mod known_lists;
 mod limits;
@@ -29,11 +30,12 @@ mod threads;
 mod verify;
 
 pub use assemble::{
-    System, analyst_copy, archive, clear_leftovers, full_text_search, identity, open_warehouses, places, proxies,
-    source_settings, warehouse_folders,
+    System, analyst_copy, archive, clear_leftovers, existing_warehouses, full_text_search, identity, open_warehouses,
+    places, proxies, source_settings, warehouse_folders,
 };
 pub use drift::{DriftReport, Frozen, drift_lines};
 pub use error::{Failure, PipelineError, SurveyNames, UnknownSurveys, chain};
+pub use kept_state::fetch_state;
 pub use key_test::{short_lived_source, store_rate_limits, test_key};
 pub use limits::{LEARNED_RATE, recall, remember, retry_after_until_ms};
 pub use memory::{ByteBudget, Memory, Reservation};

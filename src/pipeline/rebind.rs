@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::{
     archive::{Archive, ArchiveSettings},
     config::{ArchiveChoice, Settings},
-    load::Identity,
+    load::{Identity, Place},
     model::is_same_service,
     state::{Inbox, StateError},
 };
@@ -29,9 +29,9 @@ pub fn rebind(settings: &Settings, from: &Identity) -> Result<Vec<String>, Pipel
     let mut rebound = Vec::new();
     let session = session_of_either(settings, from, &to)?;
     let opening = opening(settings, &to, &System::default());
-    for place in places(&settings.warehouse).into_iter().filter(|place| place.path.exists()) {
+    for place in places(&settings.warehouse).into_iter().filter(Place::exists) {
         if place.rebind(from, &opening).map_err(failed(place.name()))? {
-            rebound.push(format!("{} {}", place.kind.noun(), place.path.display()));
+            rebound.push(format!("{} {}", place.kind.noun(), place.location));
         }
     }
     let archive = ArchiveSettings {

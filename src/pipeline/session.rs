@@ -7,7 +7,10 @@
 
 use std::{
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use tokio_util::sync::CancellationToken;
@@ -25,6 +28,7 @@ use crate::{
 use super::{
     assemble::{System, archive, failed, lock_patience, open_all, opening, places},
     error::{PipelineError, chain},
+    kept_state::StateKeeper,
     limits::{recall, remember},
     report::{ReportHeader, RunReport, RunTimes},
 };
@@ -44,6 +48,8 @@ pub struct Session {
     /// Records the time by activity.
     pub account: TimeAccount,
     state: Arc<Mutex<State>>,
+    /// True if this command has opened the warehouses for writing.
+    has_warehouses: AtomicBool,
     lease: Lease,
 }
 
@@ -97,6 +103,7 @@ impl Session {
             started_ms,
             account: TimeAccount::default(),
             state: Arc::new(Mutex::new(state)),
+            has_warehouses: AtomicBool::new(false),
             lease,
         })
     }
@@ -109,6 +116,19 @@ impl Session {
     /// Returns the checkpoints, for other threads and tasks of the command.
     pub(super) fn shared_state(&self) -> Arc<Mutex<State>> {
         Arc::clone(&self.state)
+    }
+
+    /// Returns what copies the state to the bucket of the warehouse.
+    pub(super) fn keeper(&self) -> StateKeeper {
+        StateKeeper { settings: self.settings.clone(), state: self.shared_state() }
+    }
+
+    /// Copies the state to the bucket of the warehouse, if it is in one. A command that could not open the warehouse
+    /// leaves the copy of the one that has it open.
+    pub fn keep_state(&self) {
+        if self.has_warehouses.load(Ordering::Relaxed) {
+            self.keeper().keep();
+        }
     }
 
     /// Returns this machine's time in epoch milliseconds.
@@ -153,6 +173,7 @@ impl Session {
         let patience = lock_patience(&self.settings, stop);
         let opening = Opening { patience, ..opening(&self.settings, &self.identity, &self.system) };
         let mut warehouses = open_all(&self.settings, &opening, started)?;
+        self.has_warehouses.store(true, Ordering::Relaxed);
         if self.system.last_warehouse_first {
             warehouses.reverse();
         }
@@ -191,8 +212,9 @@ impl Session {
         let (now_ms, exit_code) = (self.now_ms(), i64::from(exit_code));
         let finished = self.state().finish_run(&self.run_id, now_ms, outcome, exit_code, report);
         let finished = finished.map_err(PipelineError::from);
-        if let Err(error) = &finished {
-            self.keep_failed_end(error);
+        match &finished {
+            Ok(()) => self.keep_state(),
+            Err(error) => self.keep_failed_end(error),
         }
         finished
     }

@@ -36,6 +36,12 @@ impl State {
         })
     }
 
+    /// Writes a complete copy of the file to `path`, where no file is.
+    pub fn copy_to(&self, path: &Path) -> Result<(), StateError> {
+        let copied = self.database.connection.execute("VACUUM INTO ?1", [path.to_string_lossy()]);
+        copied.map(drop).map_err(self.database.failed("copy"))
+    }
+
     /// Rewrites the file without the bytes of deleted rows, and empties SQLite's log.
     pub fn rewrite_without_deleted(&mut self) -> Result<(), StateError> {
         self.hit(DurableStep::StateRewritten)?;

@@ -1,13 +1,12 @@
 //! The health of the syncs: a list of reasons. Each reason has a stable code and a sentence.
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{fmt, time::Duration};
 
 use serde::{Serialize, Serializer, ser::SerializeStruct as _};
 
 use crate::{
     config::{ArchiveChoice, Settings},
-    model::WarehouseKind,
-    pipeline::RunReason,
+    pipeline::{RunReason, places},
 };
 
 use super::{LagCheck, RunSummary, Status};
@@ -55,13 +54,13 @@ impl HealthReason {
     pub fn missing_warehouses(settings: &Settings, has_coverage: bool) -> Vec<HealthReason> {
         let has_archive = settings.archive != ArchiveChoice::Nothing && settings.archive_root.exists();
         let hint = if has_archive { REPLAY_BUILDS } else { SYNC_BUILDS };
-        let missing = settings.warehouse.paths.iter().filter(|(_, path)| has_coverage && !path.exists());
-        let reason = |(kind, path): (&WarehouseKind, &PathBuf)| {
+        let missing = places(&settings.warehouse).into_iter().filter(|place| has_coverage && !place.exists());
+        let reasons = missing.map(|place| {
             let text =
-                format!("there is no {} warehouse at {}: it is new here, or was lost", kind.name(), path.display());
+                format!("there is no {} warehouse at {}: it is new here, or was lost", place.name(), place.location);
             HealthReason { hint: Some(hint.to_owned()), ..HealthReason::new(WAREHOUSE_MISSING, true, text) }
-        };
-        missing.map(reason).collect()
+        });
+        reasons.collect()
     }
 }
 

@@ -25,7 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("clock", &[]),
     ("files", &["model"]),
-    ("bucket", &["model", "tls"]),
+    ("bucket", &["model", "clock", "tls"]),
     ("json", &["model"]),
     ("page", &["json"]),
     ("process_group", &[]),

@@ -34,7 +34,7 @@ fn empty_warehouse() -> &'static [u8] {
             patience: LockPatience::default(),
             failpoints: Failpoints::default(),
         };
-        let place = Place { kind, path: path.clone(), options: WarehouseOptions::default() };
+        let place = Place { kind, location: (&path).into(), options: WarehouseOptions::default() };
         drop(place.open(&opening, None).unwrap());
         fs::read(path).unwrap()
     })

@@ -9,6 +9,7 @@ mod compare;
 mod empty_warehouse;
 pub mod expected;
 mod in_process;
+mod object_server;
 mod tables;
 
 use std::{
@@ -31,6 +32,7 @@ pub use compare::{
 };
 pub use empty_warehouse::put_empty_warehouse;
 pub use in_process::copy_folder;
+pub use object_server::{Meets, ObjectServer};
 pub use tables::{
     Cell, Contract, Row, Tables, WarehousePlace, all_contracts, connect, contract, different_rows, key_text,
 };
@@ -120,6 +122,8 @@ pub struct Place {
     base_url: String,
     has_duckdb: bool,
     has_parquet: bool,
+    /// The folder, or the address of a bucket.
+    parquet: OsString,
     archive: OsString,
     has_config: bool,
     environment: Vec<(String, String)>,
@@ -135,11 +139,13 @@ impl Place {
     pub fn at(base_url: impl Into<String>) -> Place {
         let folder = tempfile::Builder::new().prefix("studysync-test-").tempdir().unwrap();
         let archive = folder.path().join("archive").into_os_string();
+        let parquet = folder.path().join("parquet").into_os_string();
         let place = Place {
             folder,
             base_url: base_url.into(),
             has_duckdb: true,
             has_parquet: true,
+            parquet,
             archive,
             has_config: false,
             environment: vec![(KEY_VARIABLE.into(), KEY.into()), ("TZ".into(), "UTC".into())],
@@ -160,6 +166,12 @@ impl Place {
     pub fn with_parquet(mut self) -> Place {
         self.has_parquet = true;
         self
+    }
+
+    /// Puts the Parquet warehouse into a bucket of the server, without a DuckDB file.
+    pub fn in_bucket(mut self, server: &ObjectServer, address: &str) -> Place {
+        (self.has_duckdb, self.parquet) = (false, address.into());
+        server.environment().iter().fold(self, |place, (name, value)| place.with_env(name, value))
     }
 
     pub fn without_archive(mut self) -> Place {
@@ -239,7 +251,7 @@ impl Place {
             command.arg("--duckdb").arg(self.duckdb());
         }
         if has_parquet {
-            command.arg("--parquet").arg(self.parquet());
+            command.arg("--parquet").arg(&self.parquet);
         }
         command
     }

@@ -108,7 +108,7 @@ impl Lab {
             config: Some(beside("studysync.toml")),
             base_url: Some(BASE_URL.into()),
             api_key_file: Some(beside("key")),
-            warehouses: WarehouseKind::DuckDb.at(beside("warehouse.duckdb")),
+            warehouses: [(WarehouseKind::DuckDb, beside("warehouse.duckdb"))].into(),
             state: Some(beside("state.sqlite")),
             archive: Some(ArchiveChoice::Folder(beside("archive"))),
             ..Overrides::default()

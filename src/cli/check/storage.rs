@@ -14,6 +14,7 @@ use serde::Serialize;
 use crate::{
     config::Settings,
     files::{self, FileAccess, refusal_hint},
+    load::Place,
     model::{Fault, WarehouseKind},
     pipeline::{self, PipelineError, Session, System},
     state::State,
@@ -63,6 +64,9 @@ pub(super) fn warehouse(settings: &Settings) -> Finding {
     if let Err(error) = settings.require_warehouse() {
         return Finding::error("warehouse", error);
     }
+    if let Some(finding) = buckets(settings) {
+        return finding;
+    }
     let covered = State::open_if_current(&settings.state_path)
         .and_then(|state| state.map_or(Ok(Vec::new()), |state| state.covered_scopes()));
     // The check of the state reports a state file that cannot be read.
@@ -72,9 +76,11 @@ pub(super) fn warehouse(settings: &Settings) -> Finding {
         return Finding::problem("warehouse", text, hint.unwrap_or_default(), 1);
     }
     let mut existing = settings.clone();
-    existing.warehouse.paths.retain(|_, path| path.exists());
-    let missing = settings.warehouse.paths.values().filter(|path| !path.exists());
-    let mut results: Vec<String> = missing.map(|path| format!("the first run can create {}", path.display())).collect();
+    existing.warehouse.locations = pipeline::existing_warehouses(&settings.warehouse);
+    let missing =
+        settings.warehouse.locations.iter().filter(|(kind, _)| !existing.warehouse.locations.contains_key(kind));
+    let mut results: Vec<String> =
+        missing.map(|(_, location)| format!("the first run can create {location}")).collect();
     if existing.require_warehouse().is_ok() {
         let opened = pipeline::identity(settings).and_then(|identity| pipeline::open_warehouses(&existing, &identity));
         match opened {
@@ -87,6 +93,25 @@ pub(super) fn warehouse(settings: &Settings) -> Finding {
         }
     }
     writable("warehouse", &pipeline::warehouse_folders(&settings.warehouse), results.join(", "))
+}
+
+/// Milliseconds by which the clock of a bucket may differ from this machine's clock. Stores refuse requests beyond.
+const SKEW_MAX_MS: u64 = 5 * 60 * 1000;
+
+/// Tries each right that a warehouse in a bucket needs. Returns `None` if all are there.
+fn buckets(settings: &Settings) -> Option<Finding> {
+    let problem = |place: Place| match place.check_bucket() {
+        Ok(Some(found)) if found.clock_ahead_ms.unsigned_abs() > SKEW_MAX_MS => {
+            let seconds = found.clock_ahead_ms / 1000;
+            let text = format!("the clock of {} is {seconds} seconds ahead of this machine's", place.location);
+            Some(Finding::problem("warehouse", text, "set this machine's clock, for example with NTP", 1))
+        }
+        Ok(_) => None,
+        Err(error) => {
+            Some(Finding::error("warehouse", PipelineError::Load { destination: place.name(), source: error }))
+        }
+    };
+    pipeline::places(&settings.warehouse).into_iter().find_map(problem)
 }
 
 /// Checks the folder of recordings. Returns `None` if recordings are off.
@@ -136,7 +161,8 @@ const FREE_MIN_BYTES: u64 = 256 << 20;
 pub(super) fn disks(settings: &Settings) -> Vec<Finding> {
     let warehouse = &settings.warehouse;
     let paths = [&settings.state_path, &settings.archive_root].into_iter();
-    let paths = paths.chain(warehouse.paths.values()).chain(warehouse.publish.paths.values());
+    let of_warehouses = warehouse.locations.values().map(|location| &location.path);
+    let paths = paths.chain(of_warehouses).chain(warehouse.publish.paths.values());
     let paths = paths.chain(settings.recordings.is_enabled.then_some(&settings.recordings.path));
     let mut disks: BTreeMap<u64, Disk> = BTreeMap::new();
     for path in paths {
@@ -163,8 +189,8 @@ impl Disk<'_> {
         // space.
         let copy = settings.warehouse.publish.paths.get(&WarehouseKind::DuckDb);
         let copy = copy.filter(|copy| self.paths.contains(copy));
-        let copied =
-            copy.and(settings.warehouse.paths.get(&WarehouseKind::DuckDb)).and_then(|file| file.metadata().ok());
+        let warehouse = &settings.warehouse.locations;
+        let copied = copy.and(warehouse.get(&WarehouseKind::DuckDb)).and_then(|file| file.path.metadata().ok());
         let needed = FREE_MIN_BYTES + copied.map_or(0, |file| file.len());
         let found = format!("{} free at {folder}", size(free));
         if free >= needed {

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{
     config::Settings,
-    erase::{EndReport, NotFollowed, Plan, Receipt, end_suppression},
+    erase::{EndReport, NotFollowed, Plan, Receipt, UnsearchedVersions, end_suppression},
     model::{Identifier, is_display_control},
     person::EndedSuppression,
     pipeline::ResultsFound,
@@ -206,6 +206,12 @@ pub(super) fn describe_receipt(receipt: &Receipt, path: &Path) -> String {
             "  LEFT UNDER OTHER NAMES (hard links): {}; delete these names, which keep the removed data\n",
             counted(receipt.kept_under_other_names as u64, "file")
         ));
+    }
+    for UnsearchedVersions { address, old_versions, what_to_do } in &receipt.unsearched {
+        text.push_str(&match *old_versions {
+            "kept" => format!("  LEFT IN OLD VERSIONS of objects in {address}: {what_to_do}\n"),
+            _ => format!("  NOT SEARCHED: old versions of objects, if {address} keeps them: {what_to_do}\n"),
+        });
     }
     if receipt.not_followed > 0 {
         text.push_str(&format!(

@@ -141,8 +141,10 @@ fn rules(args: &StatusArgs, settings: &Settings, status: &Status) -> HealthRules
 fn complete(status: &mut Status, args: &StatusArgs, settings: &Settings, state: &State) -> Result<(), StateError> {
     status.add_details(settings, state)?;
     let mut reader = open_reader(&settings.warehouse);
+    // To count rows, the files of the tables would be fetched from the bucket.
+    let is_here = settings.warehouse.locations.values().next().is_some_and(|location| location.bucket.is_none());
     for scope in &mut status.scopes {
-        let counted = reader.as_mut().map(|reader| count(reader, scope.scope));
+        let counted = reader.as_mut().filter(|_| is_here).map(|reader| count(reader, scope.scope));
         let counted = counted.transpose().inspect_err(|error| tracing::info!(%error, "cannot count rows"));
         scope.rows = counted.ok().flatten();
     }
@@ -163,7 +165,7 @@ fn complete(status: &mut Status, args: &StatusArgs, settings: &Settings, state: 
 /// Returns the copies for readers. A copy whose files cannot be read is left out, and logged.
 fn copies(warehouse: &WarehouseSettings) -> Vec<CopyStatus> {
     let copy = |(kind, path): (&WarehouseKind, &PathBuf)| {
-        let found = CopyAge::of(*kind, warehouse.paths.get(kind)?, path);
+        let found = CopyAge::of(*kind, &warehouse.locations.get(kind)?.path, path);
         let (age, as_of_ms) = found.inspect_err(|error| tracing::warn!(%error, "cannot look at a copy")).ok()?;
         Some(CopyStatus {
             warehouse: kind.name(),
@@ -179,8 +181,8 @@ fn copies(warehouse: &WarehouseSettings) -> Vec<CopyStatus> {
 /// Opens the first warehouse that can be read.
 fn open_reader(warehouse: &WarehouseSettings) -> Option<Reader> {
     let limits = Memory::of(warehouse).reader_limits();
-    warehouse.paths.iter().find_map(|(kind, path)| {
-        let opened = Reader::open_limited(&kind.at(path), limits);
+    warehouse.locations.iter().find_map(|(kind, location)| {
+        let opened = Reader::open_limited(&kind.at(location.clone()), limits);
         opened.inspect_err(|error| tracing::info!(%error, "cannot count rows")).ok()
     })
 }

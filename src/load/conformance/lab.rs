@@ -54,7 +54,7 @@ pub(in crate::load) fn opened_duckdb(path: &Path) -> Warehouse {
         patience: LockPatience::default(),
         failpoints: Failpoints::default(),
     };
-    let place = Place { kind: WarehouseKind::DuckDb, path: path.to_owned(), options: WarehouseOptions::default() };
+    let place = Place { kind: WarehouseKind::DuckDb, location: path.into(), options: WarehouseOptions::default() };
     place.open(&opening, None).unwrap()
 }
 

@@ -112,7 +112,7 @@ fn p8_a_query_without_enough_memory_runs_again_with_one_thread() {
 
 #[test]
 fn p8_no_more_rows_than_asked_for_are_kept() {
-    let mut reader = Reader::open(&WarehousePaths::new()).unwrap();
+    let mut reader = Reader::open(&WarehouseLocations::new()).unwrap();
     // The results do not fit into memory: they are streamed.
     let endless = "SELECT range AS at, repeat('x', 1000) AS text FROM range(10_000_000_000)";
     let result = reader.query(endless, 3000).unwrap();
@@ -132,7 +132,7 @@ fn p8_no_more_rows_than_asked_for_are_kept() {
 
 #[test]
 fn an_error_in_the_middle_of_a_result_is_an_error() {
-    let mut reader = Reader::open(&WarehousePaths::new()).unwrap();
+    let mut reader = Reader::open(&WarehouseLocations::new()).unwrap();
     let late = "SELECT CASE WHEN range = 9000 THEN error('too far') ELSE '1' END FROM range(10_000)";
     assert!(reader.query(late, 100_000).is_err());
     assert_eq!(reader.query("SELECT 1", 1).unwrap().rows(), 1, "and the reader goes on");
@@ -140,7 +140,7 @@ fn an_error_in_the_middle_of_a_result_is_an_error() {
 
 #[test]
 fn p7_times_are_utc() {
-    let mut reader = Reader::open(&WarehousePaths::new()).unwrap();
+    let mut reader = Reader::open(&WarehouseLocations::new()).unwrap();
     let sql =
         "SELECT (TIMESTAMPTZ '2026-01-01 00:00:00+00')::VARCHAR AS zoned, TIMESTAMP '2026-01-01 00:00:00' AS plain,
         (TIMESTAMPTZ '2026-01-01 00:00:00+00')::TIMESTAMP AS cast";
@@ -193,7 +193,7 @@ fn a_parquet_tree_reads_like_the_tables() {
 
 #[test]
 fn zone_aware_times_are_handed_over_as_utc() {
-    let mut reader = Reader::open(&WarehousePaths::new()).unwrap();
+    let mut reader = Reader::open(&WarehouseLocations::new()).unwrap();
     let shown = text(
         &reader.query("SELECT TIMESTAMPTZ '2026-01-01 01:00:00+01' AS zoned, NULL::TIMESTAMPTZ AS none", 1).unwrap(),
     );
@@ -246,7 +246,7 @@ const ANSWERING_BEGINNINGS: &[&str] = &["duckdb_", "parquet_", "pragma_", "read_
 
 #[test]
 fn every_table_function_is_known_or_refused() {
-    let mut reader = Reader::open(&WarehousePaths::new()).unwrap();
+    let mut reader = Reader::open(&WarehouseLocations::new()).unwrap();
     let sql = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type IN ('table', 'pragma')";
     let result = reader.query(sql, 10_000).unwrap();
     assert!(result.rows() > 50);

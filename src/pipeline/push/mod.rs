@@ -105,8 +105,8 @@ impl Push {
 
     /// Sends rows until the input ends or the push is stopped. Returns a report also after an error.
     pub async fn execute(self) -> (PushReport, Result<(), PipelineError>) {
-        let (source, state) = (self.context.source.clone(), self.session.shared_state());
-        storing_retry_after(self.send_all(), source, state, self.session.system.clock.clone()).await;
+        let (source, keeper) = (self.context.source.clone(), self.session.keeper());
+        storing_retry_after(self.send_all(), source, keeper, self.session.system.clock.clone()).await;
         let finished = self.context.ledger.finish().await;
         let ending = {
             let progress = self.context.progress();

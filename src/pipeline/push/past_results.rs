@@ -260,7 +260,7 @@ mod tests {
 
     fn settings(root: &Path) -> Settings {
         let overrides = crate::config::Overrides {
-            warehouses: WarehouseKind::DuckDb.at(root.join("w.duckdb")),
+            warehouses: [(WarehouseKind::DuckDb, root.join("w.duckdb"))].into(),
             state: Some(root.join("state.sqlite")),
             ..Default::default()
         };

@@ -14,10 +14,10 @@ use crate::{
     archive::Archive,
     config::Settings,
     flatten::flatten_stored_events,
-    load::{ErasureRecord, Identity, LedgerEntry, LoadError, Place, RunRecord, Warehouse, build_path},
-    model::{IntervalSet, RunId, ScanId},
+    load::{ErasureRecord, Identity, LedgerEntry, LoadError, RunRecord, Warehouse, build_path},
+    model::{IntervalSet, Location, RunId, ScanId},
     pipeline::{
-        assemble::{failed, open_warehouses, places},
+        assemble::{existing_warehouses, failed, open_warehouses, places},
         error::PipelineError,
         scan::commit::checkpoint_of_entry,
         session::Session,
@@ -71,9 +71,9 @@ pub(super) fn replay(context: ReplayContext<'_>, archive: &Archive) -> Result<Re
     fit_coverage(&mut state, &scans, &ledgers, &mut replayed)?;
     context.progress.enter("replacing the warehouses");
     let places = places(&settings.warehouse);
-    places.iter().try_for_each(Place::replace)?;
+    places.iter().try_for_each(|place| place.replace().map_err(failed(place.name())))?;
     for place in &places {
-        let (name, location) = (place.name(), place.location());
+        let (name, location) = (place.name(), place.address());
         let Some(ledger) = ledgers.get(name) else { continue };
         let ids: HashSet<&ScanId> = ledger.iter().map(|entry| &entry.scan.id).collect();
         let known = state.destination(name)?.and_then(|known| known.last_scan_id);
@@ -166,16 +166,14 @@ pub fn is_carried_events(path: &Path) -> bool {
 /// Reads the unarchived data of the warehouses that exist, and closes them. Checks that the archive has all their
 /// scans.
 fn read_unarchived(context: &ReplayContext<'_>) -> Result<Unarchived, PipelineError> {
-    // An inaccessible warehouse counts as existing, because opening it returns the reason.
-    let exists = |path: &Path| path.try_exists().unwrap_or(true);
     let mut existing = context.session.settings.clone();
-    existing.warehouse.paths.retain(|_, path| exists(path));
+    existing.warehouse.locations = existing_warehouses(&existing.warehouse);
     let mut unarchived = BTreeMap::new();
     if existing.require_warehouse().is_err() {
         return Ok(unarchived);
     }
     let opened = open_warehouses(&existing, &context.session.identity)?;
-    for (mut destination, path) in opened.into_iter().zip(existing.warehouse.paths.into_values()) {
+    for (mut destination, Location { path, .. }) in opened.into_iter().zip(existing.warehouse.locations.into_values()) {
         let name = destination.name();
         require_all(name, &destination.ledger().map_err(failed(name))?, &context.scans)?;
         let runs = destination.runs().map_err(failed(name))?;
@@ -192,8 +190,8 @@ fn read_unarchived(context: &ReplayContext<'_>) -> Result<Unarchived, PipelineEr
 /// Returns the settings with the path at which each warehouse is built, instead of the path of the warehouse.
 fn settings_of_build(settings: &Settings) -> Settings {
     let mut new_settings = settings.clone();
-    for path in new_settings.warehouse.paths.values_mut() {
-        *path = build_path(path);
+    for location in new_settings.warehouse.locations.values_mut() {
+        *location = build_path(&location.path).into();
     }
     new_settings
 }

@@ -139,7 +139,7 @@ fn build_range(context: &ReplayContext<'_>, scans: &[ArchivedScan]) -> Result<Op
     let Session { settings, identity, .. } = context.session;
     clear_leftovers(settings)?;
     let path = build_path(&settings.state_path);
-    let place = Place { kind: WarehouseKind::DuckDb, path, options: WarehouseOptions::default() };
+    let place = Place { kind: WarehouseKind::DuckDb, location: path.into(), options: WarehouseOptions::default() };
     let opening = opening(settings, identity, &System::default());
     let range = place.open(&opening, None).map_err(failed("replayed"))?;
     let open = || Ok((vec![range], ()));

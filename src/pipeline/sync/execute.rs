@@ -31,7 +31,7 @@ impl Run {
     /// scans.
     pub async fn execute(mut self) -> (RunReport, Result<(), PipelineError>) {
         let span = run_span(&self.session);
-        let (source, state) = (self.context.source.clone(), self.session.shared_state());
+        let (source, keeper) = (self.context.source.clone(), self.session.keeper());
         let clock = self.session.system.clock.clone();
         let run = async move {
             let work = async {
@@ -52,7 +52,7 @@ impl Run {
                 }
                 self.pull_people().await
             };
-            let worked = storing_retry_after(work, source, state, clock).await;
+            let worked = storing_retry_after(work, source, keeper, clock).await;
             self.finish(worked).await
         };
         run.instrument(span).await

@@ -54,7 +54,11 @@ const REPLAY_IS_CHEAPER: &str = "If the archive has these pages, `studysync repl
 pub(super) fn check_ledgers(
     state: &mut State,
     destinations: &[SharedDestination],
+    is_fetched: bool,
 ) -> Result<Option<String>, PipelineError> {
+    if is_fetched {
+        return rebuild(state, destinations).map(|_| None);
+    }
     let has_coverage = !state.covered_scopes()?.is_empty();
     let unfinished: HashSet<ScanId> =
         state.unfinished_scans()?.into_iter().map(|unfinished| unfinished.scan.id).collect();

@@ -127,7 +127,7 @@ impl Run {
     /// Releases the DuckDB file for a moment, so that waiting readers can open it. The next step at the warehouse waits
     /// for them. Pulls go on. Does nothing without a DuckDB file, because a Parquet folder can be read at any time.
     async fn let_readers_in(&self) -> Result<(), PipelineError> {
-        if self.session.settings.warehouse.paths.contains_key(&WarehouseKind::DuckDb) {
+        if self.session.settings.warehouse.locations.contains_key(&WarehouseKind::DuckDb) {
             self.release_locks().await?;
             sleep(READERS_TURN).await;
         }

@@ -99,9 +99,9 @@ impl Verify {
 
     /// Compares windows until none remains, or a stop or an error ends the verify. Returns the report in any case.
     pub async fn execute(mut self) -> (VerifyReport, Result<(), PipelineError>) {
-        let (source, state) = (self.context.source.clone(), self.session.shared_state());
+        let (source, keeper) = (self.context.source.clone(), self.session.keeper());
         let clock = self.session.system.clock.clone();
-        let outcome = storing_retry_after(self.compare_windows(), source, state, clock).await;
+        let outcome = storing_retry_after(self.compare_windows(), source, keeper, clock).await;
         let report = self.report(outcome.as_ref().err());
         let text = serde_json::to_string(&report.totals).unwrap_or_default();
         let remembered = self.session.remember(&self.context.source);

@@ -50,8 +50,9 @@ impl TrustReader {
 /// Reads the rows from the first warehouse that can be read.
 fn read(settings: &Settings) -> Option<Vec<Untrusted>> {
     let limits = Memory::of(&settings.warehouse).reader_limits();
-    settings.warehouse.paths.iter().find_map(|(kind, path)| {
-        let rows = Reader::open_limited(&kind.at(path), limits).and_then(|mut reader| untrusted(&mut reader));
+    settings.warehouse.locations.iter().find_map(|(kind, location)| {
+        let rows =
+            Reader::open_limited(&kind.at(location.clone()), limits).and_then(|mut reader| untrusted(&mut reader));
         rows.inspect_err(|error| tracing::debug!(%error, "cannot read the view untrusted")).ok()
     })
 }

@@ -142,6 +142,7 @@ impl<'a> CopyWriter<'a> {
         let scratch = self.folder.private().join("scratch");
         disk.remove_folder(&scratch)?;
         let files = self.files(root, tree);
+        files.iter().try_for_each(|file| root.fetch(&file.original))?;
         let wanted: BTreeSet<&Path> = files.iter().map(|file| file.copy.as_path()).collect();
         let obsolete: Vec<PathBuf> =
             self.folder.existing()?.into_iter().filter(|path| !wanted.contains(path.as_path())).collect();

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Key of the lease.
-const KEY: &str = ".studysync/lease.json";
+pub(super) const KEY: &str = ".studysync/lease.json";
 /// A lease that was not renewed for this long may be taken by another writer.
 const VALID: Duration = Duration::from_secs(120);
 /// Time between two renewals.

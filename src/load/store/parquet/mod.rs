@@ -15,12 +15,13 @@
 //! [`rows_reader`] and [`removed_keys`] (selecting rows), [`partition_cache`] and [`read`];
 //! [`merge`], [`runs`], [`partition_merge`], [`publish`] and [`parallel`]; [`inventory`] (the list of files);
 //! [`store`]; [`analyst_folder`] (the copy without personal data);
-//! [`remote`] (the same in a bucket) and its [`lease`];
+//! [`remote`] (the same in a bucket), its [`working_copy`] and [`lease`], and [`bucket_tables`] (for readers);
 //! [`disk`] (the durable steps on the file system).
 
 mod analyst_folder;
 #[cfg(test)]
 mod bucket_suite;
+mod bucket_tables;
 mod chunk;
 mod disk;
 mod inventory;
@@ -51,7 +52,9 @@ mod table_file;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod working_copy;
 
+pub(in crate::load) use bucket_tables::{BucketTables, is_warehouse};
 pub use options::ParquetOptions;
 pub use partition::PartitionBy;
 pub(in crate::load) use root::folders;

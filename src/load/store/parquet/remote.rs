@@ -14,7 +14,7 @@
 //! does not know of the commit cannot use the number again.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
@@ -26,17 +26,28 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::lease::{Lease, Writer};
+use super::{
+    lease::{self, Lease, Writer},
+    lock,
+    working_copy::{LIST, LOCK, PRIVATE, clear, take_working_copy, write_list},
+};
 use crate::{
     bucket::{Bucket, Content, Expected, ListedObject, UPLOADS, Version},
     files,
     load::LoadError,
+    schema,
 };
 
 /// Folder of the commits.
 pub(super) const PARTS: &str = ".studysync/parts";
 /// Folder of files that only this machine has.
 pub(super) const SCRATCH: &str = ".studysync/scratch";
+/// Exists while a rebuilt warehouse replaces this one.
+const REPLACEMENT: &str = ".studysync/replacement.json";
+/// Names the service of the warehouse. Each warehouse has it.
+pub(super) const WAREHOUSE: &str = ".studysync/warehouse.json";
+/// Files and folders of the working copy that the bucket does not have in this form.
+const LOCAL: [&str; 4] = [PARTS, SCRATCH, LIST, LOCK];
 /// Number of published commits whose objects stay.
 const PUBLISHED_KEPT: u64 = 256;
 /// Bytes that one request reads.
@@ -76,17 +87,19 @@ pub(super) struct Remote {
     is_listed: AtomicBool,
     /// `None` for a reader.
     lease: Option<Lease>,
+    /// Keeps other processes from the working copy. Dropped last.
+    _lock: File,
 }
 
 impl Remote {
-    /// Opens the warehouse for writing. `folder` is an empty folder on this machine.
+    /// Opens the warehouse for writing. `folder` is the working copy on this machine, or a folder to be made.
     ///
     /// # Errors
     /// [`LoadError::Locked`] while another writer has the warehouse.
     pub(super) fn open(bucket: Bucket, folder: &Path) -> Result<Self, LoadError> {
         let lease = Lease::take(&bucket)?;
         let remote = Self::listed(bucket, folder, Some(lease))?;
-        let uploads: Vec<_> = remote.objects_below(UPLOADS);
+        let uploads = remote.objects_below(UPLOADS);
         remote.bucket.abort_uploads(&uploads)?;
         Ok(remote)
     }
@@ -94,12 +107,35 @@ impl Remote {
     /// Opens the warehouse for reading.
     pub(super) fn open_to_compare(bucket: Bucket, folder: &Path) -> Result<Self, LoadError> {
         let remote = Self::listed(bucket, folder, None)?;
-        if remote.is_empty() { Err(LoadError::Missing { path: remote.place() }) } else { Ok(remote) }
+        if remote.is_empty() {
+            return Err(LoadError::Missing { path: remote.place() });
+        }
+        remote.require_complete().map(|()| remote)
+    }
+
+    /// Fails if a replay was stopped while it replaced the warehouse.
+    pub(super) fn require_complete(&self) -> Result<(), LoadError> {
+        if !self.known().contains_key(REPLACEMENT) {
+            return Ok(());
+        }
+        let why = "a replay was stopped while it replaced the warehouse: run a command on the machine of the replay, \
+                   which ends it, or remove the objects and replay again";
+        Err(LoadError::Damaged { path: self.place(), why: why.to_owned() })
+    }
+
+    /// Fails if the store ignores the conditions of writes.
+    pub(super) fn require_conditions(&self) -> Result<(), LoadError> {
+        Ok(self.bucket.require_conditions(lease::KEY)?)
     }
 
     fn listed(bucket: Bucket, folder: &Path, lease: Option<Lease>) -> Result<Self, LoadError> {
-        let (known, is_listed) = (Mutex::default(), AtomicBool::new(false));
-        let remote = Self { bucket, folder: folder.to_owned(), known, is_listed, lease };
+        files::create_folders(&folder.join(PRIVATE)).map_err(LoadError::io("create", folder))?;
+        let folder = fs::canonicalize(folder).map_err(LoadError::io("find", folder))?;
+        let _lock = lock::exclusive(&folder, &folder.join(LOCK))?;
+        let before = take_working_copy(&folder, &bucket.address().to_string())?;
+        let before = before.into_iter().map(|object| (object.key.clone(), Known { object, is_here: true })).collect();
+        let (known, is_listed) = (Mutex::new(before), AtomicBool::new(false));
+        let remote = Self { bucket, folder, known, is_listed, lease, _lock };
         remote.list()?;
         remote.is_listed.store(true, Ordering::Relaxed);
         Ok(remote)
@@ -112,7 +148,7 @@ impl Remote {
 
     /// Returns true if the bucket has the file of the working copy at this path, and not only this machine.
     pub(super) fn keeps(&self, path: &Path) -> bool {
-        let is_local = |below: &Path| below.starts_with(PARTS) || below.starts_with(SCRATCH);
+        let is_local = |below: &Path| LOCAL.iter().any(|local| below.starts_with(local));
         path.strip_prefix(&self.folder).is_ok_and(|below| !is_local(below))
     }
 
@@ -139,7 +175,13 @@ impl Remote {
 
     /// Returns true if the bucket has no object of the warehouse but the lease.
     pub(super) fn is_empty(&self) -> bool {
-        self.known().keys().all(|key| key.starts_with(".studysync/lease") || key.starts_with(UPLOADS))
+        self.known().keys().all(|key| key.starts_with(lease::KEY) || key.starts_with(UPLOADS))
+    }
+
+    /// Returns true if the bucket has objects, and all of them are of other programs.
+    pub(super) fn is_of_others(&self) -> bool {
+        let is_ours = |key: &String| key.starts_with(PRIVATE) && !key.starts_with(lease::KEY);
+        !self.is_empty() && !self.known().keys().any(|key| is_ours(key))
     }
 
     /// Returns true if the bucket has this file of the working copy.
@@ -150,6 +192,13 @@ impl Remote {
     /// Returns the files in a folder of the working copy and below, whether they are here or not.
     pub(super) fn files_below(&self, folder: &Path) -> Vec<PathBuf> {
         self.objects_below(&self.key_of(folder)).iter().map(|object| self.folder.join(&object.key)).collect()
+    }
+
+    /// Brings the files below a key into the working copy.
+    pub(super) fn fetch_below(&self, key: &str) -> Result<(), LoadError> {
+        let lease = self.folder.join(lease::KEY);
+        let files = self.files_below(&self.folder.join(key));
+        files.iter().filter(|file| **file != lease).try_for_each(|file| self.fetch(file))
     }
 
     /// Brings a file into the working copy. Does nothing if the file is here, or the bucket does not have it.
@@ -271,6 +320,32 @@ impl Remote {
         self.remove_keys(&keys)
     }
 
+    /// Replaces the warehouse by the one in the folder `built`. A repetition ends a replacement that was stopped.
+    pub(super) fn replace(&self, built: &Path) -> Result<(), LoadError> {
+        let marker = self.folder.join(REPLACEMENT);
+        self.put(&marker, Content::Bytes(b"{}"))?;
+        self.remove_all_commits()?;
+        let mut kept = Vec::new();
+        for file in files::files_below(built)? {
+            let below = file.strip_prefix(built).unwrap_or(&file);
+            let target = self.folder.join(below);
+            if self.keeps(&target) {
+                self.put(&target, Content::File(&file))?;
+                kept.push(self.key_of(&target));
+            }
+        }
+        let is_old = |key: &String| {
+            let table = key.split('/').next().unwrap_or_default();
+            schema::table(table).is_some() && !kept.contains(key)
+        };
+        let old: Vec<String> = self.known().keys().filter(|key| is_old(key)).cloned().collect();
+        self.remove_keys(&old)?;
+        self.remove(&marker)?;
+        // The working copy has none of the new files.
+        self.known().values_mut().for_each(|known| known.is_here = false);
+        clear(&self.folder, &BTreeSet::new())
+    }
+
     fn remove_keys(&self, keys: &[String]) -> Result<(), LoadError> {
         self.bucket.remove(keys)?;
         let mut known = self.known();
@@ -333,6 +408,16 @@ impl Remote {
     fn known(&self) -> MutexGuard<'_, BTreeMap<String, Known>> {
         // Every change is one insertion or removal, or makes the list new.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        let here = self.known().values().filter(|known| known.is_here).map(|known| known.object.clone()).collect();
+        // Without the list, the next process fetches the files again.
+        if let Err(error) = write_list(&self.folder, &self.bucket.address().to_string(), here) {
+            tracing::debug!(%error, "cannot keep the list of the working copy");
+        }
     }
 }
 

@@ -66,8 +66,8 @@ pub(super) struct Root {
     partition_by: PartitionBy,
     /// The bucket of the warehouse, whose working copy is the folder; `None` for a warehouse in a folder.
     remote: Option<Arc<Remote>>,
-    /// The locked file. Closing the file releases the lock. `None` only for a reader, if the lock file cannot be opened
-    /// or the file system has no locks.
+    /// The locked file. Closing the file releases the lock. `None` for a bucket, and for a reader if the lock file
+    /// cannot be opened or the file system has no locks.
     _lock: Option<File>,
 }
 
@@ -85,7 +85,7 @@ impl Root {
         let path = absolute(path)?;
         let private = path.join(PRIVATE_FOLDER);
         let is_other = match &disk.remote {
-            Some(remote) => !remote.is_empty() && remote.files_below(&private).is_empty(),
+            Some(remote) => remote.is_of_others(),
             None => !private.is_dir() && !is_empty_folder(&path)?,
         };
         if is_other {
@@ -93,8 +93,12 @@ impl Root {
             return Err(LoadError::NotOurs { path: disk.remote.as_ref().map_or(path, |remote| remote.place()), why });
         }
         disk.create_folder(&private)?;
-        let lock = lock::exclusive(&path, &private.join("lock"))?;
-        let root = Self { partition_by, _lock: Some(lock), path, remote: disk.remote.clone() };
+        let lock = match &disk.remote {
+            // The working copy has its own lock.
+            Some(_) => None,
+            None => Some(lock::exclusive(&path, &private.join("lock"))?),
+        };
+        let root = Self { partition_by, _lock: lock, path, remote: disk.remote.clone() };
         root.fetch_notes()?;
         root.check_or_bind(identity, disk)?;
         root.clear_scratch(disk)?;
@@ -114,7 +118,10 @@ impl Root {
         LoadError::require_folder(path)?;
         let path = absolute(path)?;
         let private = path.join(PRIVATE_FOLDER);
-        let lock = lock::shared(&path, &private.join("lock"))?;
+        let lock = match &disk.remote {
+            Some(_) => None,
+            None => lock::shared(&path, &private.join("lock"))?,
+        };
         let root = Self { partition_by, _lock: lock, path, remote: disk.remote.clone() };
         root.fetch_notes()?;
         let bytes = fs::read(private.join("warehouse.json")).map_err(|_| LoadError::NotOurs {
@@ -163,6 +170,7 @@ impl Root {
                     let why = format!("{PRIVATE_FOLDER}/warehouse.json is missing");
                     return Err(LoadError::Damaged { path: self.place(), why });
                 }
+                self.remote.as_ref().map_or(Ok(()), |remote| remote.require_conditions())?;
                 self.write_identity(&wanted, disk)
             }
             Err(source) => Err(LoadError::io("read", &path)(source)),

@@ -111,11 +111,10 @@ impl ParquetStore {
         Ok(opened)
     }
 
-    /// Opens a warehouse in a bucket. `folder` is an empty folder, which holds files while the store is open.
+    /// Opens a warehouse in a bucket. `folder` is the working copy on this machine.
     ///
     /// # Errors
     /// As [`ParquetStore::open`], and [`LoadError::Bucket`] if the bucket does not answer or refuses.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no setting names a bucket yet; the suite opens it"))]
     pub fn open_bucket(
         bucket: &Bucket,
         folder: &Path,
@@ -125,7 +124,9 @@ impl ParquetStore {
     ) -> Result<Self, LoadError> {
         let failpoints = bucket.failpoints().clone();
         opening.until_free(|| {
-            let remote = Some(Arc::new(Remote::open(bucket.clone(), folder)?));
+            let remote = Remote::open(bucket.clone(), folder)?;
+            remote.require_complete()?;
+            let remote = Some(Arc::new(remote));
             Self::open_on(Disk { remote, ..Disk::with_failpoints(failpoints.clone()) }, folder, identity, options)
         })
     }
@@ -140,9 +141,8 @@ impl ParquetStore {
         Self::open_on_to_compare(Disk::default(), root, identity, options)
     }
 
-    /// Opens a warehouse in a bucket read-only, as [`ParquetStore::open_to_compare`] does with a folder. `folder` is an
-    /// empty folder, which holds files while the store is open. Another process may write meanwhile.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no setting names a bucket yet; tests open it"))]
+    /// Opens a warehouse in a bucket read-only, as [`ParquetStore::open_to_compare`] does with a folder. `folder` is
+    /// the folder of this machine for its files. Another process may write meanwhile.
     pub fn open_bucket_to_compare(
         bucket: Bucket,
         folder: &Path,
@@ -151,6 +151,11 @@ impl ParquetStore {
     ) -> Result<Self, LoadError> {
         let remote = Some(Arc::new(Remote::open_to_compare(bucket, folder)?));
         Self::open_on_to_compare(Disk { remote, ..Disk::default() }, folder, identity, options)
+    }
+
+    /// Replaces a warehouse in a bucket by the one in the folder `built`. `folder` is the working copy.
+    pub fn replace_in_bucket(bucket: &Bucket, folder: &Path, built: &Path) -> Result<(), LoadError> {
+        Remote::open(bucket.clone(), folder)?.replace(built)
     }
 
     fn open_on_to_compare(

@@ -1,0 +1,142 @@
+//! Where warehouses and archives are: on this machine, or in a bucket.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use url::Url;
+
+/// Schemes that the program takes for an address of a bucket.
+const SCHEMES: [&str; 4] = ["s3", "gs", "az", "abfss"];
+
+/// The address of a folder of a bucket: `s3://bucket/folder`, `gs://bucket/folder`, `az://container/folder` or
+/// `abfss://container@account.dfs.core.windows.net/folder`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BucketAddress {
+    url: Url,
+    /// The folder without slashes at its ends; empty for the whole bucket.
+    prefix: String,
+}
+
+impl BucketAddress {
+    /// Returns true if a text names a bucket, and not a path.
+    pub fn is_address(text: &str) -> bool {
+        text.split_once("://").is_some_and(|(scheme, _)| SCHEMES.contains(&scheme))
+    }
+
+    /// Returns the folder without slashes at its ends; empty for the whole bucket.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// Returns the address as a URL.
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+}
+
+impl FromStr for BucketAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if !Self::is_address(text) {
+            return Err(format!("'{text}' does not begin with s3://, gs://, az:// or abfss://"));
+        }
+        let refused = |why: &str| format!("'{text}' is no address of a bucket: {why}");
+        let url = Url::parse(text).map_err(|error| refused(&error.to_string()))?;
+        if url.password().is_some() || url.query().is_some() || url.fragment().is_some() {
+            return Err(refused("credentials and other parameters do not belong into it"));
+        }
+        if url.host_str().is_none_or(str::is_empty) {
+            return Err(refused("it names no bucket"));
+        }
+        let prefix = url.path().trim_matches('/').to_owned();
+        let has_empty_name = !prefix.is_empty() && prefix.split('/').any(str::is_empty);
+        if has_empty_name || prefix.contains(['%', '*', '?', '[']) {
+            return Err(refused("use letters, digits, - _ . and single slashes in the names of folders"));
+        }
+        Ok(Self { prefix, url })
+    }
+}
+
+impl fmt::Display for BucketAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.url.as_str().trim_end_matches('/'))
+    }
+}
+
+/// Where a warehouse or an archive is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// The file or folder. For a bucket: the folder of this machine for files that are needed now.
+    pub path: PathBuf,
+    /// The folder of a bucket; `None` on this machine.
+    pub bucket: Option<BucketAddress>,
+}
+
+impl Location {
+    /// Returns a location in a bucket. `path` is the folder of this machine for files that are needed now.
+    pub fn in_bucket(bucket: BucketAddress, path: PathBuf) -> Location {
+        Location { path, bucket: Some(bucket) }
+    }
+
+    /// Returns the folder of this machine for files that readers need, which are separate from those of a writer.
+    pub fn reader_folder(&self) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(".reader");
+        name.into()
+    }
+}
+
+impl<P: AsRef<Path>> From<P> for Location {
+    fn from(path: P) -> Location {
+        Location { path: path.as_ref().to_owned(), bucket: None }
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.bucket {
+            Some(bucket) => bucket.fmt(f),
+            None => self.path.display().fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_parsed() {
+        for (text, prefix) in [
+            ("s3://bucket", ""),
+            ("s3://bucket/", ""),
+            ("s3://bucket/a/b/", "a/b"),
+            ("gs://bucket/a", "a"),
+            ("az://container/a", "a"),
+            ("abfss://container@account.dfs.core.windows.net/a/b", "a/b"),
+        ] {
+            let address: BucketAddress = text.parse().unwrap();
+            assert_eq!((address.prefix(), address.to_string().as_str()), (prefix, text.trim_end_matches('/')));
+        }
+        for (text, expected) in [
+            ("/tmp/folder", "does not begin"),
+            ("http://host/bucket", "does not begin"),
+            ("C:/a", "does not begin"),
+            ("s3://", "names no bucket"),
+            ("s3:///a", "names no bucket"),
+            ("s3://key:secret@bucket/a", "credentials"),
+            ("s3://bucket/a?versionId=1", "parameters"),
+            ("s3://bucket/a#b", "parameters"),
+            ("s3://bucket/a//b", "single slashes"),
+            ("s3://bucket/a*", "letters, digits"),
+            ("s3://bucket/a b", "letters, digits"),
+        ] {
+            let problem = text.parse::<BucketAddress>().unwrap_err();
+            assert!(problem.contains(expected), "{text}: {problem}");
+        }
+    }
+}
