@@ -54,6 +54,11 @@ impl BucketError {
         BucketError { action, object, why: error.to_string(), kind: BucketErrorKind::Failed }
     }
 
+    /// Returns the address of the object or of the folder.
+    pub fn object(&self) -> &str {
+        &self.object
+    }
+
     /// Returns what the failure means.
     pub fn kind(&self) -> BucketErrorKind {
         self.kind

@@ -10,10 +10,12 @@ mod error;
 #[cfg(test)]
 pub mod faulty;
 mod put;
+mod reader;
 #[cfg(test)]
 mod tests;
 
 use std::{
+    fmt,
     future::Future,
     io,
     ops::Range,
@@ -30,6 +32,7 @@ pub use check::{BucketCheck, OldVersions};
 pub use client::Backend;
 pub use error::{BucketError, BucketErrorKind};
 pub use put::{Content, UPLOADS};
+pub use reader::ObjectReader;
 
 use crate::model::{BucketAddress, DurableStep, Failpoints};
 
@@ -118,6 +121,12 @@ struct Shared {
     failpoints: Failpoints,
     /// Runs the requests. `None` only while this value is dropped.
     runtime: Option<Runtime>,
+}
+
+impl fmt::Debug for Bucket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Bucket({})", self.0.address)
+    }
 }
 
 impl Drop for Shared {

@@ -1,5 +1,7 @@
 //! Addresses, conditions and writes in parts, on objects in memory.
 
+use std::io::{Read as _, Seek as _, SeekFrom};
+
 use tempfile::TempDir;
 
 use super::{
@@ -38,6 +40,33 @@ fn lists_are_in_order_and_below_their_folder() {
     assert_eq!(keys("b", None), ["b/1", "b/2", "b/3"]);
     assert_eq!(keys("b", Some("b/1")), ["b/2", "b/3"]);
     assert_eq!(keys("", None), ["a", "b/1", "b/2", "b/3", "bc/1"]);
+}
+
+#[test]
+fn an_object_is_read_in_parts_until_it_is_replaced() {
+    let objects = Objects::default();
+    let bucket = objects.bucket();
+    let content: Vec<u8> = (0..=255).collect();
+    let version = bucket.put("f/a", Content::Bytes(&content), &Expected::Missing).unwrap().unwrap();
+    let [object] = &bucket.list("f", None).unwrap()[..] else { panic!("one object") };
+    objects.take_requests();
+    let mut reader = ObjectReader::open(&bucket, object, 100).unwrap();
+    let mut all = Vec::new();
+    reader.read_to_end(&mut all).unwrap();
+    assert_eq!((all, objects.take_requests().len()), (content.clone(), 3));
+    // A position outside of the part needs a request, one inside does not.
+    for (position, requests) in [(10, 1), (109, 0), (110, 1), (9, 1), (300, 0)] {
+        reader.seek(SeekFrom::Start(position)).unwrap();
+        let mut byte = [0];
+        let count = reader.read(&mut byte).unwrap();
+        assert_eq!(byte[..count], content[content.len().min(position as usize)..][..count]);
+        assert_eq!(objects.take_requests().len(), requests, "{position}");
+    }
+    bucket.put("f/a", Content::Bytes(b"other"), &Expected::Version(version)).unwrap().unwrap();
+    reader.seek(SeekFrom::Start(200)).unwrap();
+    let error = reader.read(&mut [0]).unwrap_err().downcast::<BucketError>().unwrap();
+    assert_eq!(error.kind(), BucketErrorKind::Changed);
+    assert!(ObjectReader::open(&bucket, object, 100).is_err());
 }
 
 #[test]
