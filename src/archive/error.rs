@@ -7,6 +7,7 @@ use std::{
 
 use super::frame::{FileHeader, FrameError};
 use crate::{
+    bucket::{BucketError, BucketErrorKind},
     files::FileError,
     model::{FREE_SPACE, Fault, RunReason},
 };
@@ -17,6 +18,12 @@ pub enum ArchiveError {
     /// Reading or writing failed.
     #[error(transparent)]
     File(#[from] FileError),
+    /// A request to the bucket failed: see the answer of the store.
+    #[error(transparent)]
+    Bucket(BucketError),
+    /// Another process has replaced or removed the object.
+    #[error("another process has changed {}", path.display())]
+    Changed { path: PathBuf },
     /// No space is left.
     #[error("no space is left for {}", path.display())]
     Full {
@@ -57,14 +64,26 @@ impl ArchiveError {
         }
     }
 
-    /// Adds the action and the path to an I/O error, for `map_err`. A full disk or an exceeded limit becomes `Full`.
-    pub(super) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> ArchiveError {
+    /// Adds the action and the path to an I/O error, for `map_err`. A full disk or an exceeded limit becomes `Full`. A
+    /// failed request of an [`ObjectReader`](crate::bucket::ObjectReader) becomes the error of the request.
+    pub fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> ArchiveError {
         let path = path.into();
-        move |source| match source.kind() {
+        let other = move |source: io::Error| match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
                 ArchiveError::Full { path, source }
             }
             _ => ArchiveError::File(FileError { action, path, source }),
+        };
+        move |source| source.downcast::<BucketError>().map_or_else(other, ArchiveError::from)
+    }
+}
+
+impl From<BucketError> for ArchiveError {
+    /// Names a conflict with another process, whose condition is of no use to people.
+    fn from(error: BucketError) -> Self {
+        match error.kind() {
+            BucketErrorKind::Changed => ArchiveError::Changed { path: error.object().into() },
+            _ => ArchiveError::Bucket(error),
         }
     }
 }
@@ -74,6 +93,10 @@ impl Fault for ArchiveError {
         match self {
             ArchiveError::Full { .. } => RunReason::DiskFull,
             ArchiveError::OtherService { .. } | ArchiveError::OtherOwner { .. } => RunReason::Configuration,
+            ArchiveError::Bucket(error) => match error.kind() {
+                BucketErrorKind::Refused | BucketErrorKind::Missing => RunReason::Configuration,
+                BucketErrorKind::Changed | BucketErrorKind::Failed => RunReason::RunFailed,
+            },
             _ => RunReason::RunFailed,
         }
     }
@@ -84,6 +107,15 @@ impl Fault for ArchiveError {
                 "the warehouse is unchanged; restore the file from a backup, or leave the archive as it is: only `replay` reads it"
             }
             ArchiveError::Full { .. } => FREE_SPACE,
+            ArchiveError::Changed { .. } => {
+                "run the command again; only one process at a time may change an archive, with one state file"
+            }
+            ArchiveError::Bucket(error) => match error.kind() {
+                BucketErrorKind::Refused | BucketErrorKind::Missing => {
+                    "check the address, the credentials and their rights: `studysync check` tries each right"
+                }
+                _ => return None,
+            },
             ArchiveError::File(error) => error.hint()?,
             ArchiveError::OtherService { .. } | ArchiveError::OtherOwner { .. } => {
                 "name another folder with --archive (path under [archive]): a folder holds the pages of one service, environment and state \

@@ -38,7 +38,7 @@ use crate::model::{Scan, is_same_service};
 /// Maximum decompressed bytes of a page; a larger page is an error and is never truncated.
 pub const PAGE_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Maximum bytes of a header's JSON.
-const HEADER_BYTES_MAX: u32 = 64 * 1024;
+pub(super) const HEADER_BYTES_MAX: u32 = 64 * 1024;
 /// The level of zstd for pages that are kept. Level 3 makes archive files only a few per cent smaller.
 pub(super) const KEPT_LEVEL: i32 = 1;
 /// The level of zstd for pages that are probably removed soon. It makes files about 60 % larger, in two thirds of the

@@ -9,12 +9,17 @@
 //! <root>/under-way/<scan id>.pages                 spools of unfinished scans
 //! <root>/<stream>/<YYYY-MM of the window>/<scan id>.pages   committed scans, if pages are kept
 //! ```
+//!
+//! In a bucket, the files of committed scans and `owner.json` are objects. The spools stay in a folder of this machine.
 
 mod error;
 mod frame;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod objects;
 mod owner;
+mod page_file;
+mod parallel;
 mod reader;
 mod rewrite;
 mod spool;
@@ -23,10 +28,13 @@ mod store;
 pub use error::ArchiveError;
 pub use frame::{FileHeader, PAGE_BYTES_MAX};
 pub use owner::ArchiveSettings;
+pub use page_file::PageFile;
 pub use reader::{FileSummary, Pages, read_pages, summarize};
-pub use rewrite::{PageChange, RewriteCounts, rewrite};
+pub use rewrite::{PageChange, RewriteCounts};
 pub use spool::{RecoveredSpool, Spool, SpoolContent};
 pub use store::Archive;
 
+#[cfg(test)]
+mod bucket_tests;
 #[cfg(test)]
 mod tests;

@@ -1,21 +1,21 @@
 //! Reads the pages of an archive file.
 
 use std::{
-    fs::File,
     io::BufReader,
     path::{Path, PathBuf},
 };
 
 use super::{
-    ArchiveError, FileHeader,
-    frame::{self, Frame, FrameKind},
+    ArchiveError, FileHeader, PageFile,
+    frame::{self, Frame, FrameKind, HEADER_BYTES_MAX},
+    page_file::{PART_BYTES, PageFileReader},
 };
 
 /// Iterates over the pages of one file in order, probe pages included. The iteration ends at the end frame, at a note
 /// before it, or at the end of the file.
 #[derive(Debug)]
 pub struct Pages {
-    input: BufReader<File>,
+    input: BufReader<PageFileReader>,
     path: PathBuf,
     header: FileHeader,
     /// Pages read so far, probe pages included.
@@ -25,18 +25,14 @@ pub struct Pages {
     is_probe: bool,
 }
 
-/// Opens a file and reads its header.
-pub(super) fn open(path: &Path) -> Result<(BufReader<File>, FileHeader), ArchiveError> {
-    let file = File::open(path).map_err(ArchiveError::io("open", path))?;
-    let mut input = BufReader::with_capacity(1 << 20, file);
-    let header = frame::read_header(&mut input).map_err(|why| ArchiveError::NotOurs { path: path.to_owned(), why })?;
-    Ok((input, header))
+/// Opens the spool at a path, as [`PageFile::read_pages`].
+pub fn read_pages(path: &Path) -> Result<Pages, ArchiveError> {
+    PageFile::from(path.to_owned()).read_pages()
 }
 
-/// Opens a file and reads its header. The returned iterator reads the pages.
-pub fn read_pages(path: &Path) -> Result<Pages, ArchiveError> {
-    let (input, header) = open(path)?;
-    Ok(Pages { input, path: path.to_owned(), header, pages_read: 0, is_complete: false, is_probe: false })
+/// Summarizes the spool at a path, as [`PageFile::summarize`].
+pub fn summarize(path: &Path) -> Result<FileSummary, ArchiveError> {
+    PageFile::from(path.to_owned()).summarize()
 }
 
 /// What a file contains, without the content of its pages.
@@ -52,21 +48,43 @@ pub struct FileSummary {
     pub note: Option<Vec<u8>>,
 }
 
-/// Summarizes a file. Pages are skipped, and their checksums are not checked. A frame with an incomplete head and a
-/// damaged note are errors; a page that is cut short counts as a page.
-pub fn summarize(path: &Path) -> Result<FileSummary, ArchiveError> {
-    let (mut input, header) = open(path)?;
-    let mut summary = FileSummary { header, pages: 0, is_complete: false, note: None };
-    loop {
-        match frame::skip_frame(&mut input) {
-            Ok(Some(FrameKind::Page)) => summary.pages += 1,
-            Ok(Some(FrameKind::End)) => summary.is_complete = true,
-            Ok(Some(FrameKind::Note(note))) => summary.note = Some(note),
-            Ok(Some(FrameKind::Other)) => {}
-            Ok(None) => return Ok(summary),
-            Err(error) => {
-                let page = usize::try_from(summary.pages).unwrap_or(usize::MAX);
-                return Err(ArchiveError::frame(error, path, page));
+impl PageFile {
+    /// Opens the file and reads its header. `part_bytes` is the most that one request reads of an object.
+    pub(super) fn open(&self, part_bytes: u64) -> Result<(BufReader<PageFileReader>, FileHeader), ArchiveError> {
+        let mut input = BufReader::with_capacity(1 << 20, self.open_bytes(part_bytes)?);
+        let not_ours = |why| ArchiveError::NotOurs { path: self.path().to_owned(), why };
+        let header = frame::read_header(&mut input).map_err(not_ours)?;
+        Ok((input, header))
+    }
+
+    /// Reads the header: the scan, and the service of its pages.
+    pub fn header(&self) -> Result<FileHeader, ArchiveError> {
+        // The first request reads the whole header, but not the pages.
+        self.open(2 * u64::from(HEADER_BYTES_MAX)).map(|(_, header)| header)
+    }
+
+    /// Opens the file and reads its header. The returned iterator reads the pages.
+    pub fn read_pages(&self) -> Result<Pages, ArchiveError> {
+        let (input, header) = self.open(PART_BYTES)?;
+        Ok(Pages { input, path: self.path().to_owned(), header, pages_read: 0, is_complete: false, is_probe: false })
+    }
+
+    /// Summarizes the file. Pages are skipped, and their checksums are not checked. A frame with an incomplete head and
+    /// a damaged note are errors; a page that is cut short counts as a page.
+    pub fn summarize(&self) -> Result<FileSummary, ArchiveError> {
+        let (mut input, header) = self.open(PART_BYTES)?;
+        let mut summary = FileSummary { header, pages: 0, is_complete: false, note: None };
+        loop {
+            match frame::skip_frame(&mut input) {
+                Ok(Some(FrameKind::Page)) => summary.pages += 1,
+                Ok(Some(FrameKind::End)) => summary.is_complete = true,
+                Ok(Some(FrameKind::Note(note))) => summary.note = Some(note),
+                Ok(Some(FrameKind::Other)) => {}
+                Ok(None) => return Ok(summary),
+                Err(error) => {
+                    let page = usize::try_from(summary.pages).unwrap_or(usize::MAX);
+                    return Err(ArchiveError::frame(error, self.path(), page));
+                }
             }
         }
     }

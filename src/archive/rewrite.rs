@@ -2,7 +2,8 @@
 //! to another service.
 //!
 //! The replacement is written next to the old file, synced and renamed over it, so that a complete file exists at any
-//! instant. The torn tail of an unfinished scan is dropped. The caller decides what changes in a page.
+//! instant. An object is replaced by one write, on the condition that it has the version that was read. The torn tail
+//! of an unfinished scan is dropped. The caller decides what changes in a page.
 
 use std::{
     fs::{self, File},
@@ -11,15 +12,11 @@ use std::{
 };
 
 use super::{
-    Archive, ArchiveError, ArchiveSettings, FileHeader,
+    Archive, ArchiveError, ArchiveSettings, FileHeader, PageFile,
     frame::{self, Frame, FrameError, KEPT_LEVEL},
-    read_pages, reader,
-    store::{REWRITE_SUFFIX, UNDER_WAY},
+    page_file::PART_BYTES,
 };
-use crate::{
-    files,
-    model::{DurableStep, Failpoints},
-};
+use crate::model::{DurableStep, Failpoints, Stream};
 
 /// The new content of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,33 +37,100 @@ pub struct RewriteCounts {
     pub removed: u64,
 }
 
-/// Calls `change` for each page of a file, and rewrites the file if any call returns a changed page. `change` is called
-/// twice for each page of a rewritten file. If `is_trial`, the changes are only counted, and the file stays as it is.
-/// If writing fails, the old file stays.
-pub fn rewrite<E: From<ArchiveError>>(
-    path: &Path,
-    failpoints: &Failpoints,
-    is_trial: bool,
-    mut change: impl FnMut(&[u8]) -> Result<Option<PageChange>, E>,
-) -> Result<RewriteCounts, E> {
-    let mut counts = RewriteCounts::default();
-    // The first pass only counts, because most files do not change.
-    each_frame(path, |frame| {
-        if let Some(body) = body_of(&frame) {
-            counts.pages += 1;
-            if let Some(changed) = change(body)? {
-                counts.changed += 1;
-                counts.removed += u64::from(changed.removed);
+impl PageFile {
+    /// Calls `change` for each page, and rewrites the file if any call returns a changed page. `change` is called twice
+    /// for each page of a rewritten file. If `is_trial`, the changes are only counted, and the file stays as it is.
+    /// If writing fails, the old file stays. An empty spool, whose header was never synced, has no pages.
+    pub fn rewrite<E: From<ArchiveError>>(
+        &self,
+        failpoints: &Failpoints,
+        is_trial: bool,
+        mut change: impl FnMut(Stream, &[u8]) -> Result<Option<PageChange>, E>,
+    ) -> Result<RewriteCounts, E> {
+        let mut counts = RewriteCounts::default();
+        // The first pass only counts, because most files do not change.
+        let header = self.each_frame(|stream, frame| {
+            if let Some(body) = body_of(&frame) {
+                counts.pages += 1;
+                if let Some(changed) = change(stream, body)? {
+                    counts.changed += 1;
+                    counts.removed += u64::from(changed.removed);
+                }
+            }
+            Ok::<(), E>(())
+        })?;
+        if let Some(header) = header.filter(|_| counts.changed > 0 && !is_trial) {
+            self.replace(failpoints, &header, change)?;
+        }
+        Ok(counts)
+    }
+
+    /// Replaces the file by a copy with this header and with the changed pages. If writing fails, the old file stays.
+    fn replace<E: From<ArchiveError>>(
+        &self,
+        failpoints: &Failpoints,
+        header: &FileHeader,
+        change: impl FnMut(Stream, &[u8]) -> Result<Option<PageChange>, E>,
+    ) -> Result<(), E> {
+        let replacement = self.replacement_path();
+        if let Err(error) = self.write_changed(&replacement, header, change) {
+            // Remove the incomplete copy, because it may contain the records to remove. The first error is returned.
+            fs::remove_file(&replacement).ok();
+            return Err(error);
+        }
+        failpoints.hit(DurableStep::PagesRewritten).map_err(ArchiveError::io("replace", self.path()))?;
+        Ok(self.replace_by(&replacement)?)
+    }
+
+    /// Writes a copy of the file with this header and with the changed pages, durably.
+    fn write_changed<E: From<ArchiveError>>(
+        &self,
+        replacement: &Path,
+        header: &FileHeader,
+        mut change: impl FnMut(Stream, &[u8]) -> Result<Option<PageChange>, E>,
+    ) -> Result<(), E> {
+        let file = File::create(replacement).map_err(ArchiveError::io("create", replacement))?;
+        let mut out = BufWriter::with_capacity(1 << 20, file);
+        frame::write_header(&mut out, header).map_err(ArchiveError::io("write", replacement))?;
+        self.each_frame(|stream, frame| {
+            let changed = body_of(&frame).map(|body| change(stream, body)).transpose()?.flatten();
+            let written = encoded(frame, changed).and_then(|bytes| out.write_all(&bytes));
+            written.map_err(ArchiveError::io("write", replacement))?;
+            Ok::<(), E>(())
+        })?;
+        let file = out.into_inner().map_err(|error| ArchiveError::io("write", replacement)(error.into_error()))?;
+        file.sync_all().map_err(ArchiveError::io("sync", replacement))?;
+        Ok(())
+    }
+
+    /// Calls `each` with every frame in order, and returns the header. Reading ends at the torn tail of an unfinished
+    /// scan. A torn frame in a complete scan is an error. Returns `None` for an empty spool.
+    fn each_frame<E: From<ArchiveError>>(
+        &self,
+        mut each: impl FnMut(Stream, Frame) -> Result<(), E>,
+    ) -> Result<Option<FileHeader>, E> {
+        let is_empty = || fs::metadata(self.path()).is_ok_and(|metadata| metadata.len() == 0);
+        // Only the spool of an unfinished scan may have a torn tail. In other files the frames after a torn frame would
+        // be neither searched nor copied.
+        if self.is_spool() && is_empty() {
+            return Ok(None);
+        }
+        let (mut input, header) = self.open(PART_BYTES)?;
+        let (mut pages, mut is_complete) = (0, !self.is_spool());
+        loop {
+            match frame::read_frame(&mut input) {
+                Ok(Some((frame, _))) => {
+                    pages += usize::from(body_of(&frame).is_some());
+                    is_complete |= frame == Frame::End;
+                    each(header.scan.scope.stream, frame)?;
+                }
+                Ok(None) => return Ok(Some(header)),
+                // The torn tail of an unfinished scan is truncated when the scan resumes.
+                Err(FrameError::Torn(_)) if !is_complete => return Ok(Some(header)),
+                Err(error) => return Err(ArchiveError::frame(error, self.path(), pages).into()),
             }
         }
-        Ok::<(), E>(())
-    })?;
-    if counts.changed == 0 || is_trial {
-        return Ok(counts);
     }
-    let (_, header) = reader::open(path)?;
-    replace(path, failpoints, &header, change)?;
-    Ok(counts)
 }
 
 impl Archive {
@@ -78,70 +142,35 @@ impl Archive {
     /// `OtherService` if a file belongs neither to `from_url` and `from_environment` nor to `settings`. In this case no
     /// file is written.
     pub fn rebind(settings: ArchiveSettings, from_url: &str, from_environment: &str) -> Result<u64, ArchiveError> {
-        if !settings.root.exists() {
+        if settings.location.bucket.is_none() && !settings.location.path.exists() {
             return Ok(0);
         }
-        let archive = Archive::without_owner_check(settings);
-        let (to_url, to_environment) = archive.identity();
+        Archive::without_owner_check(settings)?.rebind_from(from_url, from_environment)
+    }
+
+    /// Does the work of [`Archive::rebind`].
+    pub(super) fn rebind_from(&self, from_url: &str, from_environment: &str) -> Result<u64, ArchiveError> {
+        let (to_url, to_environment) = self.identity();
+        // A run that was killed while it created a spool leaves a file without a header.
+        let headers = self.each_file(|file| match file.header() {
+            Err(_) if file.key().is_none() => Ok(None),
+            header => header.map(Some),
+        })?;
         let mut pending = Vec::new();
-        for path in archive.committed()?.into_iter().chain(archive.spools()?) {
-            // A run that was killed while it created the file leaves a file without a header.
-            let Ok(pages) = read_pages(&path) else { continue };
-            let mut header = pages.header().clone();
-            if header.is_of(to_url, to_environment) {
-                continue;
-            }
+        for (file, header) in headers {
+            let Some(mut header) = header.filter(|header| !header.is_of(to_url, to_environment)) else { continue };
             if !header.is_of(from_url, from_environment) {
-                return Err(ArchiveError::other_service(path, &header, from_url, from_environment));
+                return Err(ArchiveError::other_service(file.path().into(), &header, from_url, from_environment));
             }
             (header.base_url, header.environment) = (to_url.to_owned(), to_environment.to_owned());
-            pending.push((path, header));
+            pending.push((file, header));
         }
-        for (path, header) in &pending {
-            let failpoints = Failpoints::default();
-            replace(path, &failpoints, header, |_| Ok::<_, ArchiveError>(None))?;
+        for (file, header) in &pending {
+            file.replace(&Failpoints::default(), header, |_, _| Ok::<_, ArchiveError>(None))?;
         }
+        self.rebind_owner()?;
         Ok(pending.len() as u64)
     }
-}
-
-/// Replaces a file by a copy with this header and with the changed pages. If writing fails, the old file stays.
-fn replace<E: From<ArchiveError>>(
-    path: &Path,
-    failpoints: &Failpoints,
-    header: &FileHeader,
-    change: impl FnMut(&[u8]) -> Result<Option<PageChange>, E>,
-) -> Result<(), E> {
-    let replacement = files::with_suffix(path, REWRITE_SUFFIX);
-    if let Err(error) = write_changed(path, &replacement, header, change) {
-        // Remove the incomplete copy, because it may contain the records to remove. The first error is returned.
-        fs::remove_file(&replacement).ok();
-        return Err(error);
-    }
-    failpoints.hit(DurableStep::PagesRewritten).map_err(ArchiveError::io("replace", path))?;
-    files::replace(&replacement, path).map_err(ArchiveError::io("replace", path))?;
-    Ok(())
-}
-
-/// Writes a copy of a file with this header and with the changed pages, durably.
-fn write_changed<E: From<ArchiveError>>(
-    path: &Path,
-    replacement: &Path,
-    header: &FileHeader,
-    mut change: impl FnMut(&[u8]) -> Result<Option<PageChange>, E>,
-) -> Result<(), E> {
-    let file = File::create(replacement).map_err(ArchiveError::io("create", replacement))?;
-    let mut out = BufWriter::with_capacity(1 << 20, file);
-    frame::write_header(&mut out, header).map_err(ArchiveError::io("write", replacement))?;
-    each_frame(path, |frame| {
-        let changed = body_of(&frame).map(&mut change).transpose()?.flatten();
-        let written = encoded(frame, changed).and_then(|bytes| out.write_all(&bytes));
-        written.map_err(ArchiveError::io("write", replacement))?;
-        Ok::<(), E>(())
-    })?;
-    let file = out.into_inner().map_err(|error| ArchiveError::io("write", replacement)(error.into_error()))?;
-    file.sync_all().map_err(ArchiveError::io("sync", replacement))?;
-    Ok(())
 }
 
 /// Encodes a frame. If `changed` is given, it replaces the page of the frame, as a redacted page. The number of removed
@@ -173,28 +202,5 @@ fn body_of(frame: &Frame) -> Option<&[u8]> {
             Some(body)
         }
         Frame::End | Frame::Note(_) => None,
-    }
-}
-
-/// Calls `each` with every frame in order. Reading ends at the torn tail of an unfinished scan. A
-/// torn frame in a complete scan is an error.
-fn each_frame<E: From<ArchiveError>>(path: &Path, mut each: impl FnMut(Frame) -> Result<(), E>) -> Result<(), E> {
-    let (mut input, _) = reader::open(path)?;
-    // Only the spool of an unfinished scan may have a torn tail. In other files the frames after a torn frame would be
-    // neither searched nor copied.
-    let may_be_torn = path.parent().is_some_and(|folder| folder.ends_with(UNDER_WAY));
-    let (mut pages, mut is_complete) = (0, !may_be_torn);
-    loop {
-        match frame::read_frame(&mut input) {
-            Ok(Some((frame, _))) => {
-                pages += usize::from(body_of(&frame).is_some());
-                is_complete |= frame == Frame::End;
-                each(frame)?;
-            }
-            Ok(None) => return Ok(()),
-            // The torn tail of an unfinished scan is truncated when the scan resumes.
-            Err(FrameError::Torn(_)) if !is_complete => return Ok(()),
-            Err(error) => return Err(ArchiveError::frame(error, path, pages).into()),
-        }
     }
 }

@@ -1,31 +1,37 @@
-//! The archive folder: the path of each scan's file, its move after the commit, and its expiry.
+//! The archive: the path of each scan's file, its move after the commit, and its expiry.
 
 use std::{
     collections::BTreeSet,
     fs::{self, OpenOptions},
     io::{self, Write},
+    num::NonZero,
     path::{Path, PathBuf},
+    thread,
 };
 
 use crate::{
+    bucket::{Bucket, OldVersions},
     files::{self, FileError},
-    model::{DAY_MS, DurableStep, Failpoints, Scan, ScanId, format_ms},
+    model::{BucketAddress, DAY_MS, DurableStep, Failpoints, Location, Scan, ScanId, format_ms},
 };
 
 use super::{
-    ArchiveError, FileHeader, RecoveredSpool, Spool, frame,
-    owner::{self, ArchiveSettings},
+    ArchiveError, FileHeader, PageFile, RecoveredSpool, Spool, frame,
+    objects::PageObjects,
+    owner::{ArchiveSettings, OwnerFile},
+    page_file::{REWRITE_SUFFIX, UNDER_WAY},
+    parallel,
 };
 
-/// The name of the folder of spools.
-pub(super) const UNDER_WAY: &str = "under-way";
-/// Suffix of a file that will replace an archive file and is being written.
-pub(super) const REWRITE_SUFFIX: &str = ".rewrite";
+/// Requests to a bucket at the same time.
+const REQUESTS_MAX: usize = 8;
 
 /// The archive of one service and environment.
 #[derive(Clone, Debug)]
 pub struct Archive {
     settings: ArchiveSettings,
+    /// The committed scans in a bucket; `None` if they are in the folder.
+    objects: Option<PageObjects>,
     failpoints: Failpoints,
 }
 
@@ -35,20 +41,57 @@ impl Archive {
     /// # Errors
     /// `OtherService` or `OtherOwner` if the folder holds the pages of another service, environment or state file.
     pub fn open(settings: ArchiveSettings) -> Result<Archive, ArchiveError> {
-        let under_way = settings.root.join(UNDER_WAY);
-        files::create_folders(&under_way).map_err(ArchiveError::io("create", &under_way))?;
-        let archive = Archive::without_owner_check(settings);
-        owner::claim(&archive.settings, |is_one_enough| match is_one_enough {
-            true => Ok(archive.any_pages()?.into_iter().collect()),
-            false => archive.all_pages(),
-        })?;
+        let archive = Archive::without_owner_check(settings)?;
+        archive.claim()?;
         Ok(archive)
     }
 
-    /// Creates a handle of the archive, without access to the disk. Does not check that the folder belongs to this
-    /// service, environment and state file: `rebind` changes the service.
-    pub(super) fn without_owner_check(settings: ArchiveSettings) -> Archive {
-        Archive { settings, failpoints: Failpoints::default() }
+    /// Opens the archive, and creates its folder if needed. Does not check that the folder belongs to this service,
+    /// environment and state file: `rebind` changes the service.
+    pub(super) fn without_owner_check(settings: ArchiveSettings) -> Result<Archive, ArchiveError> {
+        let connect = |address| Bucket::connect(address, &Failpoints::default());
+        let bucket = settings.location.bucket.as_ref().map(connect).transpose()?;
+        Archive::over(settings, bucket)
+    }
+
+    /// Opens the archive as [`Archive::without_owner_check`], with this access to its bucket.
+    pub(super) fn over(settings: ArchiveSettings, bucket: Option<Bucket>) -> Result<Archive, ArchiveError> {
+        let scratch = settings.location.path.join(UNDER_WAY);
+        files::create_folders(&scratch).map_err(ArchiveError::io("create", &scratch))?;
+        let objects = bucket.map(|bucket| PageObjects { bucket, scratch });
+        Ok(Archive { settings, objects, failpoints: Failpoints::default() })
+    }
+
+    /// Makes these settings the owner of the folder, or checks that they are.
+    pub(super) fn claim(&self) -> Result<(), ArchiveError> {
+        self.owner_file().claim(|is_one_enough| match is_one_enough {
+            true => Ok(self.any_pages()?.into_iter().collect()),
+            false => self.all_pages(),
+        })
+    }
+
+    /// Binds the owner file to the service of these settings.
+    pub(super) fn rebind_owner(&self) -> Result<(), ArchiveError> {
+        self.owner_file().rebind()
+    }
+
+    fn owner_file(&self) -> OwnerFile<'_> {
+        OwnerFile { settings: &self.settings, bucket: self.objects.as_ref().map(|objects| &objects.bucket) }
+    }
+
+    /// Returns true if there is an archive. Creates nothing.
+    pub fn exists(location: &Location) -> Result<bool, ArchiveError> {
+        match &location.bucket {
+            Some(address) => OwnerFile::exists(&Bucket::connect(address, &Failpoints::default())?),
+            None => Ok(location.path.exists()),
+        }
+    }
+
+    /// Returns the address of the bucket, and whether the bucket keeps the content of objects that were replaced;
+    /// `None` for an archive on this machine.
+    pub fn old_versions(&self) -> Result<Option<(&BucketAddress, OldVersions)>, ArchiveError> {
+        let Some(PageObjects { bucket, .. }) = &self.objects else { return Ok(None) };
+        Ok(Some((bucket.address(), bucket.old_versions()?)))
     }
 
     /// Returns the base URL of the service and the environment label of new files.
@@ -99,15 +142,31 @@ impl Archive {
     }
 
     /// Moves the spools of committed scans into the archive, or removes them if pages are not kept. Each folder is
-    /// synced once.
+    /// synced once. In a bucket, a spool is removed after the object was written.
     pub fn archive_spools<'a>(&self, scans: impl IntoIterator<Item = &'a Scan>) -> Result<(), ArchiveError> {
+        let scans: Vec<&Scan> = scans.into_iter().collect();
+        match &self.objects {
+            _ if !self.settings.keeps_pages => scans.iter().try_for_each(|scan| self.discard(&scan.id)),
+            Some(objects) => parallel::map(REQUESTS_MAX, &scans, |scan| self.put_spool(objects, scan)).map(drop),
+            None => self.move_spools(&scans),
+        }
+    }
+
+    fn put_spool(&self, objects: &PageObjects, scan: &Scan) -> Result<(), ArchiveError> {
+        let spool = self.under_way(&scan.id);
+        self.failpoints.hit(DurableStep::SpoolArchived).map_err(ArchiveError::io("write", &spool))?;
+        // An earlier run has written the object, and was killed before the checkpoint.
+        if !spool.try_exists().map_err(ArchiveError::io("look at", &spool))? {
+            return Ok(());
+        }
+        objects.put(&key_of(scan), &spool)?;
+        self.discard(&scan.id)
+    }
+
+    fn move_spools(&self, scans: &[&Scan]) -> Result<(), ArchiveError> {
         let mut folders = BTreeSet::new();
         for scan in scans {
-            if !self.settings.keeps_pages {
-                self.discard(&scan.id)?;
-                continue;
-            }
-            let (from, to) = (self.under_way(&scan.id), self.committed_path(scan));
+            let (from, to) = (self.under_way(&scan.id), self.settings.location.path.join(key_of(scan)));
             let folder = files::folder_of(&to);
             if folders.insert(folder.to_owned()) {
                 files::create_folders(folder).map_err(ArchiveError::io("create", folder))?;
@@ -132,7 +191,12 @@ impl Archive {
     pub fn discard_orphans(&self, under_way: &[ScanId]) -> Result<usize, ArchiveError> {
         let folder = self.under_way_folder();
         let mut removed = 0;
-        for path in files_in(&folder)? {
+        let spools = files_in(&folder)?;
+        if let Some(objects) = self.objects.as_ref().filter(|_| !spools.is_empty()) {
+            // The spool of a killed write in parts is still there.
+            objects.abort_uploads()?;
+        }
+        for path in spools {
             let scan = path.file_stem().map(|stem| ScanId(stem.to_string_lossy().into_owned()));
             if !scan.is_some_and(|scan| under_way.contains(&scan)) {
                 self.remove(&path)?;
@@ -147,20 +211,29 @@ impl Archive {
     pub fn expire(&self, now_ms: i64) -> Result<usize, ArchiveError> {
         let Some(keep_days) = self.settings.keep_days else { return Ok(0) };
         let oldest_ms = now_ms.saturating_sub(i64::from(keep_days) * DAY_MS);
-        let mut removed = 0;
-        for path in self.committed()? {
-            if super::read_pages(&path)?.header().scan.started_ms < oldest_ms {
-                self.remove(&path)?;
-                removed += 1;
+        let mut old = Vec::new();
+        for file in self.committed()? {
+            // The clock of the machine that made the id may have been wrong, so the header decides. The id spares
+            // reading the header of each file that stays.
+            let is_new = file.scan_id().and_then(|id| id.created_ms()).is_some_and(|made_ms| made_ms >= oldest_ms);
+            if !is_new && file.header()?.scan.started_ms < oldest_ms {
+                old.push(file);
             }
         }
-        Ok(removed)
+        match &self.objects {
+            Some(objects) => objects.remove(&old)?,
+            None => old.iter().try_for_each(|file| self.remove(file.path()))?,
+        }
+        Ok(old.len())
     }
 
     /// Returns the files of committed scans, in no particular order.
-    pub fn committed(&self) -> Result<Vec<PathBuf>, ArchiveError> {
+    pub fn committed(&self) -> Result<Vec<PageFile>, ArchiveError> {
+        if let Some(objects) = &self.objects {
+            return objects.list();
+        }
         let mut files = Vec::new();
-        for stream in folders_in(&self.settings.root)? {
+        for stream in folders_in(&self.settings.location.path)? {
             if stream.file_name().is_some_and(|name| name == UNDER_WAY) {
                 continue;
             }
@@ -171,26 +244,39 @@ impl Archive {
         Ok(files)
     }
 
+    /// Calls `visit` for each file with pages, on one thread per processor, or on more for a bucket. Returns the
+    /// results in the order of the paths. After an error of `visit`, visits no further file and returns the error.
+    pub fn each_file<T: Send, E: From<ArchiveError> + Send>(
+        &self,
+        visit: impl Fn(&PageFile) -> Result<T, E> + Sync,
+    ) -> Result<Vec<(PageFile, T)>, E> {
+        let mut files = self.all_pages()?;
+        files.sort_by(|left, right| left.path().cmp(right.path()));
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = if self.objects.is_some() { processors.max(REQUESTS_MAX) } else { processors };
+        let results = parallel::map(threads, &files, visit)?;
+        Ok(files.into_iter().zip(results).collect())
+    }
+
     /// Returns the folders in which a run creates files: the archive's own, and each existing folder below it.
     pub fn folders(&self) -> Result<Vec<PathBuf>, ArchiveError> {
-        let streams = folders_in(&self.settings.root)?;
+        let root = &self.settings.location.path;
+        let streams = folders_in(root)?;
         let months = streams.iter().map(|stream| folders_in(stream)).collect::<Result<Vec<_>, _>>()?;
-        Ok([vec![self.settings.root.clone()], streams, months.concat()].concat())
+        Ok([vec![root.clone()], streams, months.concat()].concat())
     }
 
-    /// Returns the spools of unfinished scans, in no particular order.
-    pub fn spools(&self) -> Result<Vec<PathBuf>, ArchiveError> {
-        pages_in(&self.under_way_folder())
-    }
-
-    /// Returns all archive files and spools, in no particular order.
-    pub(super) fn all_pages(&self) -> Result<Vec<PathBuf>, ArchiveError> {
-        Ok([self.spools()?, self.committed()?].concat())
+    /// Returns all archive files, and the spools of unfinished scans, in no particular order.
+    fn all_pages(&self) -> Result<Vec<PageFile>, ArchiveError> {
+        Ok([pages_in(&self.under_way_folder())?, self.committed()?].concat())
     }
 
     /// Returns any one archive file or spool; `None` if the archive has neither.
-    pub(super) fn any_pages(&self) -> Result<Option<PathBuf>, ArchiveError> {
-        for stream in folders_in(&self.settings.root)? {
+    fn any_pages(&self) -> Result<Option<PageFile>, ArchiveError> {
+        if self.objects.is_some() {
+            return Ok(self.all_pages()?.pop());
+        }
+        for stream in folders_in(&self.settings.location.path)? {
             let months = if stream.ends_with(UNDER_WAY) { vec![stream] } else { folders_in(&stream)? };
             for month in months {
                 if let Some(pages) = pages_in(&month)?.pop() {
@@ -203,7 +289,7 @@ impl Archive {
 
     /// Returns the folder of spools.
     pub fn under_way_folder(&self) -> PathBuf {
-        self.settings.root.join(UNDER_WAY)
+        self.settings.location.path.join(UNDER_WAY)
     }
 
     /// Returns the path of a scan's spool.
@@ -211,11 +297,14 @@ impl Archive {
         self.under_way_folder().join(format!("{scan}.pages"))
     }
 
-    /// Removes the incomplete replacement files of rewrites that were killed.
+    /// Removes the incomplete replacement files of rewrites that were killed, and incomplete objects.
     pub fn remove_unfinished(&self) -> Result<(), ArchiveError> {
+        if let Some(objects) = &self.objects {
+            objects.abort_uploads()?;
+        }
         let is_unfinished = |path: &&PathBuf| path.to_string_lossy().ends_with(REWRITE_SUFFIX);
         let mut files = files_in(&self.under_way_folder())?;
-        for stream in folders_in(&self.settings.root)? {
+        for stream in folders_in(&self.settings.location.path)? {
             for month in folders_in(&stream)? {
                 files.extend(files_in(&month)?);
             }
@@ -227,13 +316,14 @@ impl Archive {
         self.failpoints.hit(DurableStep::SpoolRemoved).map_err(ArchiveError::io("remove", path))?;
         remove(path)
     }
+}
 
-    /// Returns the path of a committed scan's file. The month is that of the start of the window, in UTC.
-    fn committed_path(&self, scan: &Scan) -> PathBuf {
-        let day = format_ms(scan.window.start_ms.div_euclid(DAY_MS) * DAY_MS);
-        let month = day.get(..7).unwrap_or("unknown");
-        self.settings.root.join(scan.scope.stream.name()).join(month).join(format!("{}.pages", scan.id))
-    }
+/// Returns the path of a committed scan's file below the folder, which is the key of its object. The month is that of
+/// the start of the window, in UTC.
+fn key_of(scan: &Scan) -> String {
+    let day = format_ms(scan.window.start_ms.div_euclid(DAY_MS) * DAY_MS);
+    let month = day.get(..7).unwrap_or("unknown");
+    format!("{}/{month}/{}.pages", scan.scope.stream.name(), scan.id)
 }
 
 fn remove(path: &Path) -> Result<(), ArchiveError> {
@@ -241,10 +331,10 @@ fn remove(path: &Path) -> Result<(), ArchiveError> {
 }
 
 /// Returns the archive files in a folder, without incomplete replacement files.
-fn pages_in(folder: &Path) -> Result<Vec<PathBuf>, ArchiveError> {
+fn pages_in(folder: &Path) -> Result<Vec<PageFile>, ArchiveError> {
     let mut files = files_in(folder)?;
     files.retain(|path| !path.to_string_lossy().ends_with(REWRITE_SUFFIX));
-    Ok(files)
+    Ok(files.into_iter().map(PageFile::from).collect())
 }
 
 fn files_in(folder: &Path) -> Result<Vec<PathBuf>, ArchiveError> {

@@ -1,11 +1,11 @@
 //! Pages come back as they were put in, whatever was cut off and wherever.
 
-use std::{fs, path::Path};
+use std::fs;
 
 use super::*;
 use crate::model::{Failpoints, FlagSet, RunId, Scan, ScanId, Scope, Stream, Window};
 
-fn scan() -> Scan {
+pub(super) fn scan() -> Scan {
     Scan {
         id: ScanId::new(1_769_817_600_000),
         run_id: RunId::new(1_769_817_600_000),
@@ -18,7 +18,7 @@ fn scan() -> Scan {
 
 fn archive(root: &std::path::Path, keeps_pages: bool) -> Archive {
     Archive::open(ArchiveSettings {
-        root: root.to_owned(),
+        location: root.into(),
         keeps_pages,
         keep_days: Some(30),
         base_url: "http://127.0.0.1:1".to_owned(),
@@ -28,7 +28,7 @@ fn archive(root: &std::path::Path, keeps_pages: bool) -> Archive {
     .unwrap()
 }
 
-fn pages() -> Vec<Vec<u8>> {
+pub(super) fn pages() -> Vec<Vec<u8>> {
     (0..5_usize).map(|page| format!("{{\"data\":[{}],\"cursor\":null}}", "1,".repeat(page * 40)).into_bytes()).collect()
 }
 
@@ -150,19 +150,22 @@ fn p9_a_damaged_frame_of_a_committed_file_is_an_error() {
     spool.append(b"{\"data\":[1]}").unwrap();
     spool.append(b"{\"data\":[2]}").unwrap();
     let under_way = spool.path().to_owned();
-    let count = |path: &Path| rewrite::<ArchiveError>(path, &Failpoints::default(), true, |_| Ok(None));
+    let count = |file: &PageFile| file.rewrite::<ArchiveError>(&Failpoints::default(), true, |_, _| Ok(None));
+    let spool_file = PageFile::from(under_way.clone());
     spool.complete().unwrap();
     let whole = fs::read(&under_way).unwrap();
     // A scan under way may end in the middle of a frame.
     fs::write(&under_way, &whole[..first + 20]).unwrap();
-    assert_eq!(count(&under_way).unwrap().pages, 0);
+    assert_eq!(count(&spool_file).unwrap().pages, 0);
+    fs::write(&under_way, "").unwrap();
+    assert_eq!(count(&spool_file).unwrap().pages, 0, "an empty spool has no pages");
     fs::write(&under_way, &whole).unwrap();
     archive.archive_spools([&scan]).unwrap();
     let [committed] = &archive.committed().unwrap()[..] else { panic!("one file") };
     assert_eq!(count(committed).unwrap().pages, 2);
-    let mut bytes = fs::read(committed).unwrap();
+    let mut bytes = fs::read(committed.path()).unwrap();
     bytes[first + 20] ^= 1;
-    fs::write(committed, bytes).unwrap();
+    fs::write(committed.path(), bytes).unwrap();
     assert!(matches!(count(committed), Err(ArchiveError::Damaged { page: 0, .. })));
 }
 
@@ -186,8 +189,9 @@ fn committed_pages_move_to_their_month_and_expire() {
     archive.begin(&scan).unwrap().complete().unwrap();
     archive.archive_spools([&scan]).unwrap();
     archive.archive_spools([&scan]).unwrap();
-    let files = archive.committed().unwrap();
+    let files: Vec<_> = archive.committed().unwrap().iter().map(|file| file.path().to_owned()).collect();
     assert_eq!(files, [folder.path().join(format!("responses/2026-01/{}.pages", scan.id))]);
+    // The scan began two days after its id was made: the header counts.
     assert_eq!(archive.expire(scan.started_ms + 29 * 86_400_000).unwrap(), 0);
     assert_eq!(archive.expire(scan.started_ms + 31 * 86_400_000).unwrap(), 1);
     assert!(archive.committed().unwrap().is_empty());

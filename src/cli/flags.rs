@@ -36,7 +36,8 @@ pub(super) struct LocationArgs {
     #[arg(long, value_name = "PATH", help_heading = "Locations")]
     pub state: Option<PathBuf>,
 
-    /// Folder of the archived pages, or 'none' for no archive [default: archive, next to the state file]
+    /// Folder of the archived pages; s3://, gs:// or az://BUCKET/FOLDER; or 'none' for no archive [default: archive,
+    /// next to the state file]
     #[arg(long, value_name = "PATH", value_parser = parse_archive, help_heading = "Locations")]
     pub archive: Option<ArchiveChoice>,
 }

@@ -28,7 +28,7 @@ const NO_ARCHIVE: &str = "none";
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(from = "PathBuf", into = "PathBuf")]
 pub enum ArchiveChoice {
-    /// Keeps the pages in this folder.
+    /// Keeps the pages in this folder. The path may be the address of a folder of a bucket.
     Folder(PathBuf),
     /// Deletes the pages of a scan once the scan is committed.
     Nothing,
@@ -93,7 +93,7 @@ fn expand_tilde_with(path: PathBuf, home: impl FnOnce() -> Option<PathBuf>) -> R
     }
     let is_scheme = |name: &str| name.len() > 2 && name.ends_with(':');
     if is_scheme(&first) && path.to_string_lossy().contains("://") {
-        return Err(format!("'{shown}' is an address: only [warehouse] parquet may be in a bucket"));
+        return Err(format!("'{shown}' is an address: only [warehouse] parquet and [archive] path may be in a bucket"));
     }
     Ok(path)
 }

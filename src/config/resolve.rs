@@ -107,17 +107,16 @@ pub(super) fn resolve_file(
     let service = service(file.service, &mut overrides)?;
     let throttle = throttle(&file.throttle, &overrides)?;
     let state_path = overrides.state.take().unwrap_or(file.state.path);
+    let archive_setting = if overrides.archive.is_some() { "--archive" } else { "[archive] path" };
     let archive = overrides.archive.take().unwrap_or_else(|| match file.archive.path {
         Some(choice) => choice,
         None => ArchiveChoice::Folder(default_page_folder(&state_path, ARCHIVE_FOLDER)),
     });
-    let archive_root = match &archive {
-        ArchiveChoice::Folder(path) => path.clone(),
-        ArchiveChoice::Nothing => default_page_folder(&state_path, SPOOL_FOLDER),
-    };
+    let archive_location = archive_location(&archive, archive_setting, &state_path)?;
     let archive_owner = state_path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let (state_path, archive_root) = (resolve_state_links(state_path)?, resolve_links(archive_root)?);
+    let state_path = resolve_state_links(state_path)?;
     let warehouse = warehouse(file.warehouse, &mut overrides, &state_path)?;
+    check_archive_is_apart(&archive_location, archive_setting, &warehouse.locations)?;
     let serve = serve::resolve(file.serve, warehouse.report_time_zone)?;
     let is_here = |(kind, location): &(&WarehouseKind, &Location)| kind.is_folder() && location.bucket.is_none();
     let parquet = warehouse.locations.iter().find(is_here).map(|(_, location)| &location.path);
@@ -126,7 +125,7 @@ pub(super) fn resolve_file(
         None => default_page_folder(&state_path, recordings::FOLDER),
     });
     let recordings = recordings::resolve(&file.recordings, resolve_links(recordings_path)?)?;
-    recordings::check_folder(&recordings.path, &state_path, &archive_root, parquet)?;
+    recordings::check_folder(&recordings.path, &state_path, &archive_location.path, parquet)?;
     check_surveys(&overrides)?;
     let drift = streams::drift_policy(&tables)?;
     let erase_vanished_after_days = erase_vanished_after_days(&file.erase)?;
@@ -143,7 +142,7 @@ pub(super) fn resolve_file(
         warehouse,
         state_path,
         archive,
-        archive_root,
+        archive_location,
         archive_owner,
         archive_keep_days: file.archive.keep_days,
         erase_vanished_after_days,
@@ -157,7 +156,8 @@ pub(super) fn resolve_file(
 }
 
 /// The settings whose value may be an address of a bucket. For DuckDB the address has an error of its own.
-const MAY_BE_IN_A_BUCKET: [&str; 4] = ["[warehouse] duckdb", "--duckdb", "[warehouse] parquet", "--parquet"];
+const MAY_BE_IN_A_BUCKET: [&str; 6] =
+    ["[warehouse] duckdb", "--duckdb", "[warehouse] parquet", "--parquet", "[archive] path", "--archive"];
 
 /// Replaces `~` by the home folder in every path of the file and of the command line. A path of the file is relative to
 /// `folder`, which has the file.
@@ -317,6 +317,39 @@ fn location(kind: WarehouseKind, path: PathBuf, state_path: &Path) -> Result<Loc
     });
     let bucket = bucket.map_err(|problem| invalid(format!("[warehouse] {}", kind.name()), problem))?;
     Ok(Location::in_bucket(bucket, default_page_folder(state_path, kind.name())))
+}
+
+/// Returns the location of the archive. Without pages on this machine, its folder has the spools of the state file.
+fn archive_location(archive: &ArchiveChoice, setting: &str, state_path: &Path) -> Result<Location, ConfigError> {
+    let spool_folder = || resolve_links(default_page_folder(state_path, SPOOL_FOLDER));
+    match archive {
+        ArchiveChoice::Nothing => spool_folder().map(Location::from),
+        ArchiveChoice::Folder(path) if BucketAddress::is_address(&path.to_string_lossy()) => {
+            let address = path.to_string_lossy().parse().map_err(|problem: String| invalid(setting, problem))?;
+            Ok(Location::in_bucket(address, spool_folder()?))
+        }
+        ArchiveChoice::Folder(path) => resolve_links(path.clone()).map(Location::from),
+    }
+}
+
+/// Refuses an archive and a warehouse of which one is in the folder of the other. Each lists its folder, and a replay
+/// removes old objects of the folders of tables.
+fn check_archive_is_apart(
+    archive: &Location,
+    setting: &str,
+    warehouses: &WarehouseLocations,
+) -> Result<(), ConfigError> {
+    let Some(address) = &archive.bucket else { return Ok(()) };
+    match warehouses.values().filter_map(|location| location.bucket.as_ref()).find(|other| other.overlaps(address)) {
+        Some(other) => {
+            let problem = format!(
+                "{address} and the warehouse {other} are in one another: name two folders of the bucket, such as \
+                 s3://bucket/archive and s3://bucket/warehouse"
+            );
+            Err(invalid(setting, problem))
+        }
+        None => Ok(()),
+    }
 }
 
 fn check_memory_limit(warehouse: &WarehouseSettings, memory_limit_mb: u64) -> Result<(), ConfigError> {

@@ -12,6 +12,7 @@ use super::{
     secret::is_secret_key,
     tables::keys,
 };
+use crate::model::BucketAddress;
 
 /// The environment variables with the prefix of this program.
 #[derive(Clone, Debug, Default)]
@@ -216,6 +217,10 @@ fn toml_value(key: &SettingKey, text: &str) -> Result<toml::Value, String> {
 
 /// Returns the path as on the command line: relative to the working folder, not to the configuration file.
 fn absolute_path(text: &str) -> Result<String, String> {
+    // Whether the setting may be an address is tested with the values of the file.
+    if BucketAddress::is_address(text) {
+        return Ok(text.to_owned());
+    }
     let path = std::path::absolute(expand_tilde(PathBuf::from(text))?).map_err(|error| error.to_string())?;
     Ok(path.to_string_lossy().into_owned())
 }

@@ -4,7 +4,10 @@ use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use crate::{
     files,
-    model::{DriftPolicy, FlagSet, Stream, SurveyStatus, TimeZone, WarehouseLocations, WarehousePaths, host_and_port},
+    model::{
+        DriftPolicy, FlagSet, Location, Stream, SurveyStatus, TimeZone, WarehouseLocations, WarehousePaths,
+        host_and_port,
+    },
     plan::RescanRules,
     redact::ApiKey,
 };
@@ -74,8 +77,8 @@ pub struct Settings {
     pub warehouse: WarehouseSettings,
     pub state_path: PathBuf,
     pub archive: ArchiveChoice,
-    /// The folder of the pages of unfinished scans, and of the archive.
-    pub archive_root: PathBuf,
+    /// Where the archive is. Its folder of this machine has the pages of unfinished scans.
+    pub archive_location: Location,
     /// The file name of the state file before links were resolved. The archive folder stores this name as its owner.
     pub archive_owner: String,
     /// Days that archived pages are kept; `None` keeps them for ever.

@@ -131,6 +131,7 @@ table! {
     ArchiveTable {
         r#"The folder of the exact pages of every scan, compressed. `studysync replay` rebuilds every table from them. "none" deletes the pages"#
         "after each scan. A folder has the pages of one state file. For a state file with another name the default is NAME.sqlite.archive."
+        "It may be a folder of a bucket: s3://bucket/folder, gs://, az:// or abfss://. The pages of unfinished scans stay on this machine."
         path: Option<ArchiveChoice> => default("studysync-state/archive");
         "Days that pages are kept; without it, for ever."
         keep_days: Option<u32> => example(400);

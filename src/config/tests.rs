@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{declare::ValueType, resolve::resolve_with, setting_variables::SettingVariables, tables::ConfigFile, *};
-use crate::model::{DriftMode, DriftRules, Flag, FlagSet, Stream, WarehouseKind};
+use crate::model::{DriftMode, DriftRules, Flag, FlagSet, Location, Stream, WarehouseKind};
 
 fn settings(text: &str) -> Result<Settings, String> {
     settings_with(text, &[])
@@ -46,7 +46,7 @@ fn the_comments_of_the_template_are_the_defaults() {
     assert_eq!(format!("{written:?}"), format!("{explicit:?}"));
     assert_eq!(written.warehouse.locations, WarehouseKind::DuckDb.at("/etc/studysync/warehouse.duckdb"));
     assert_eq!(written.state_path, PathBuf::from("/etc/studysync/studysync-state/checkpoints.sqlite"));
-    assert_eq!(written.archive_root, PathBuf::from("/etc/studysync/studysync-state/archive"));
+    assert_eq!(written.archive_location, PathBuf::from("/etc/studysync/studysync-state/archive").into());
     assert_eq!(written.streams.len(), 3);
 }
 
@@ -241,10 +241,32 @@ fn the_command_line_wins() {
     assert_eq!(settings.base_url().unwrap(), "http://127.0.0.1:1");
     assert_eq!(settings.streams.iter().map(|stream| stream.stream).collect::<Vec<_>>(), [Stream::Themes]);
     assert_eq!(
-        (settings.archive.clone(), settings.archive_root.clone()),
-        (ArchiveChoice::Nothing, PathBuf::from("/tmp/s/state.sqlite.spool"))
+        (settings.archive.clone(), settings.archive_location.clone()),
+        (ArchiveChoice::Nothing, PathBuf::from("/tmp/s/state.sqlite.spool").into())
     );
     assert!(settings.require_warehouse().unwrap_err().to_string().contains("--duckdb"));
+}
+
+#[test]
+fn an_archive_in_a_bucket_has_its_spools_here() {
+    let file = "[state]\npath = '/tmp/s/state.sqlite'\n[archive]\npath = 's3://bucket/pages/'\n";
+    let of_file = settings(file).unwrap();
+    let here = PathBuf::from("/tmp/s/state.sqlite.spool");
+    let expected = Location::in_bucket("s3://bucket/pages/".parse().unwrap(), here);
+    assert_eq!(of_file.archive_location, expected);
+    assert_eq!(of_file.archive, ArchiveChoice::Folder("s3://bucket/pages/".into()));
+    let variables = SettingVariables::of(&[("STUDYSYNC_ARCHIVE_PATH", "s3://bucket/pages")]);
+    let read = resolve_with(ConfigFile::default(), &variables, None, Overrides::default()).unwrap();
+    assert_eq!(read.archive_location.to_string(), "s3://bucket/pages");
+    for (archive, parquet, expected) in [
+        ("s3://bucket/a//b", "p", "[archive] path: 's3://bucket/a//b' is no address of a bucket"),
+        ("s3://bucket/a/archive", "s3://bucket/a", "are in one another"),
+        ("ftp://bucket/a", "p", "only [warehouse] parquet and [archive] path"),
+    ] {
+        let error = settings(&format!("[archive]\npath = '{archive}'\n[warehouse]\nparquet = '{parquet}'\n"));
+        let error = error.unwrap_err();
+        assert!(error.contains(expected), "{archive}: {error}");
+    }
 }
 
 #[test]
@@ -322,7 +344,7 @@ fn an_error_names_the_invalid_variable() {
         ("STUDYSYNC_SERVICE_AUTH", "basic", "STUDYSYNC_SERVICE_AUTH: 'basic' is neither"),
         ("STUDYSYNC_ERASE_GRACE_DAYS", "-1", "not a whole number of 0 or more"),
         ("STUDYSYNC_WAREHOUSE_FULL_TEXT_SEARCH", "yes", "neither true nor false"),
-        ("STUDYSYNC_WAREHOUSE_PARQUET", "s3://bucket/x", "STUDYSYNC_WAREHOUSE_PARQUET: 's3://bucket/x' is an address"),
+        ("STUDYSYNC_STATE_PATH", "s3://bucket/x", "STUDYSYNC_STATE_PATH: 's3://bucket/x' is an address"),
         ("STUDYSYNC_WAREHOUSE_DUCKDB", "$HOME/x", "variables are not expanded"),
         ("STUDYSYNC_STREAMS_RESPONSES_FLAGS", "[1, 2", "is not a list"),
         ("STUDYSYNC_SERVICE_BASE_ULR", "https://x", "did you mean STUDYSYNC_SERVICE_BASE_URL?"),

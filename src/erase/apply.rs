@@ -256,7 +256,7 @@ impl Erase {
         } else {
             plan.hard_linked.iter().filter(|file| file.was_replaced()).count()
         };
-        let unsearched = unsearched_versions(&self.session.settings)?;
+        let unsearched = unsearched_versions(&self.session.settings, &self.archive)?;
         let needs_review = is_refused
             || !unsearched.is_empty()
             || kept_under_other_names > 0
@@ -318,9 +318,12 @@ pub(super) fn record_erasures(warehouse: &mut Warehouse, records: &[ErasureRecor
     warehouse.export_reader_copy()
 }
 
-/// Returns the buckets that keep old content of the warehouses' objects, or may keep it.
-fn unsearched_versions(settings: &Settings) -> Result<Vec<UnsearchedVersions>, EraseError> {
+/// Returns the buckets that keep old content of objects of the warehouses and the archive, or may keep it.
+fn unsearched_versions(settings: &Settings, archive: &Archive) -> Result<Vec<UnsearchedVersions>, EraseError> {
     let mut found = Vec::new();
+    if let Some((address, versions)) = archive.old_versions()? {
+        found.extend(UnsearchedVersions::of(address, versions));
+    }
     for place in pipeline::places(&settings.warehouse) {
         let versions = place.old_versions().map_err(EraseError::load(place.name()))?;
         if let (Some(address), Some(versions)) = (&place.location.bucket, versions) {

@@ -1,23 +1,15 @@
 //! Finds, removes and redacts records of people in archived pages and in the spools of unfinished scans.
 
-use std::{
-    collections::BTreeSet,
-    fs::File,
-    num::NonZero,
-    panic,
-    path::{Path, PathBuf},
-    sync::atomic::{AtomicUsize, Ordering},
-    thread,
-};
+use std::collections::BTreeSet;
 
 use super::{
     EraseError,
     export::ExportFolder,
     journal::OpenJournal,
-    place::{FileGroups, LocationResults, People, Plan, TextPlace},
+    place::{FileGroups, LocationResults, People, Plan, RawResult, TextPlace},
 };
 use crate::{
-    archive::{Archive, PageChange, read_pages, rewrite},
+    archive::{Archive, ArchiveError, PageChange, PageFile},
     files::files_below,
     load::{CoOccurrence, LocationResult},
     model::{Failpoints, Identifier, Spellings, Stream, WrittenIdentifier},
@@ -36,7 +28,7 @@ pub(super) struct ArchivedPages<'a> {
     pub session: &'a Session,
     pub archive: &'a Archive,
     /// The files that mention the people, by the last search.
-    pub mentioned_in: Vec<PathBuf>,
+    pub mentioned_in: Vec<PageFile>,
 }
 
 impl People {
@@ -57,19 +49,17 @@ impl People {
 
 impl TextPlace for ArchivedPages<'_> {
     fn find(&mut self, people: &People, plan: &mut Plan) -> Result<(), EraseError> {
-        let results = each_file(self.archive, |path| {
-            let stream = stream_of(path)?;
-            rewrite(path, &Failpoints::default(), true, |body| {
-                Ok::<_, EraseError>(stream.and_then(|stream| people.without(stream, body)))
-            })
+        let results = self.archive.each_file(|file| {
+            let change = |stream, body: &[u8]| Ok::<_, EraseError>(people.without(stream, body));
+            file.rewrite(&Failpoints::default(), true, change)
         })?;
         let found = &mut plan.archive;
-        for (path, counts) in results {
+        for (file, counts) in results {
             found.files += 1;
             found.pages += counts.pages;
             found.records += counts.removed;
             if counts.changed > 0 {
-                found.found_in.push(path);
+                found.found_in.push(file);
             }
         }
         plan.counts.insert(RECORDS.to_owned(), found.records);
@@ -79,9 +69,8 @@ impl TextPlace for ArchivedPages<'_> {
     /// Exports each record once, although several scans may have returned it.
     fn export(&mut self, people: &People, plan: &Plan, out: &mut ExportFolder) -> Result<(), EraseError> {
         let mut records: BTreeSet<(Stream, String)> = BTreeSet::new();
-        for path in &plan.archive.found_in {
-            let Some(stream) = stream_of(path)? else { continue };
-            rewrite(path, &Failpoints::default(), true, |body| {
+        for file in &plan.archive.found_in {
+            file.rewrite(&Failpoints::default(), true, |stream, body| {
                 // Visits each record of the page, and removes none.
                 remove_records(body, |record| {
                     if people.has_record_of(stream, record) {
@@ -98,40 +87,37 @@ impl TextPlace for ArchivedPages<'_> {
         Ok(())
     }
 
-    /// Removes the records from the files of the plan. Skips an empty spool, because it has no records. After an error,
-    /// earlier files are already rewritten.
+    /// Removes the records from the files of the plan. After an error, earlier files are already rewritten.
     fn remove(&mut self, people: &People, plan: &Plan, journal: &mut OpenJournal) -> Result<(), EraseError> {
         let mut removed = 0;
-        for path in &plan.archive.found_in {
-            let Some(stream) = stream_of(path)? else { continue };
-            let change = |body: &[u8]| Ok::<_, EraseError>(people.without(stream, body));
-            removed += rewrite(path, &self.session.system.failpoints, false, change)?.removed;
+        for file in &plan.archive.found_in {
+            let change = |stream, body: &[u8]| Ok::<_, EraseError>(people.without(stream, body));
+            removed += file.rewrite(&self.session.system.failpoints, false, change)?.removed;
         }
         journal.removed(RECORDS, removed)
     }
 
     fn search(&mut self, people: &People, found: &mut LocationResults) -> Result<(), EraseError> {
-        let results = each_file(self.archive, |path| {
-            let stream = stream_of(path)?;
+        let results = self.archive.each_file(|file| {
             let (mut bytes, mut left, mut mentioning_pages) = (0, 0, 0);
-            rewrite(path, &Failpoints::default(), true, |body| {
+            file.rewrite(&Failpoints::default(), true, |stream, body| {
                 bytes += body.len() as u64;
-                let removable = stream.and_then(|stream| people.without(stream, body));
+                let removable = people.without(stream, body);
                 left += removable.map_or(0, |change| u64::from(change.removed));
                 mentioning_pages += u64::from(people.matcher.is_in_text(body));
                 Ok::<_, EraseError>(None)
             })?;
-            Ok((bytes, left, mentioning_pages))
+            Ok::<_, EraseError>((bytes, left, mentioning_pages))
         })?;
         self.mentioned_in.clear();
         let mut all = LocationResult::default();
-        for (path, (bytes, left, mentioning_pages)) in results {
+        for (file, (bytes, left, mentioning_pages)) in results {
             all.searched += 1;
             all.bytes += bytes;
             all.left += left;
             if mentioning_pages > 0 {
                 *all.mentions.entry("pages".to_owned()).or_default() += mentioning_pages;
-                self.mentioned_in.push(path);
+                self.mentioned_in.push(file);
             }
         }
         found.insert("archive".to_owned(), all);
@@ -139,8 +125,8 @@ impl TextPlace for ArchivedPages<'_> {
     }
 
     fn redact(&mut self, people: &People, only_own: bool, journal: &mut OpenJournal) -> Result<(), EraseError> {
-        for path in self.mentioned_in.iter().filter(|_| !only_own) {
-            let counts = rewrite(path, &self.session.system.failpoints, false, |body| {
+        for file in self.mentioned_in.iter().filter(|_| !only_own) {
+            let counts = file.rewrite(&self.session.system.failpoints, false, |_, body| {
                 let redacted = people.matcher.redacted_bytes(body);
                 Ok::<_, EraseError>(redacted.map(|body| PageChange { body, removed: 0 }))
             })?;
@@ -150,46 +136,28 @@ impl TextPlace for ArchivedPages<'_> {
     }
 
     fn files(&self) -> Result<FileGroups, EraseError> {
-        Ok(vec![("archive", files_below(&self.session.settings.archive_root)?)])
+        Ok(vec![("archive", files_below(&self.session.settings.archive_location.path)?)])
     }
-}
 
-/// Calls `visit` for each file with pages, on one thread per processor. Returns the results in the order of the files.
-/// After an error of `visit`, visits no further file and returns the error.
-fn each_file<T: Send>(
-    archive: &Archive,
-    visit: impl Fn(&Path) -> Result<T, EraseError> + Sync,
-) -> Result<Vec<(PathBuf, T)>, EraseError> {
-    let mut files = archive.committed()?;
-    files.extend(archive.spools()?);
-    files.sort();
-    let threads = thread::available_parallelism().map_or(1, NonZero::get);
-    let next = AtomicUsize::new(0);
-    let visit_next_files = || {
-        let mut results = Vec::new();
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(path) = files.get(index) else { return Ok(results) };
-            match visit(path) {
-                Ok(found) => results.push((index, found)),
-                Err(error) => {
-                    // The other threads find no further file, and end.
-                    next.store(files.len(), Ordering::Relaxed);
-                    return Err(error);
-                }
-            }
+    fn search_objects(&self, people: &People) -> Result<Option<RawResult>, EraseError> {
+        if self.session.settings.archive_location.bucket.is_none() {
+            return Ok(None);
         }
-    };
-    let mut results: Vec<(usize, T)> = thread::scope(|scope| {
-        let handles: Vec<_> = (0..threads).map(|_| scope.spawn(visit_next_files)).collect();
-        let ends = handles.into_iter().map(|handle| handle.join().unwrap_or_else(|panic| panic::resume_unwind(panic)));
-        ends.collect::<Result<Vec<_>, _>>()
-    })?
-    .into_iter()
-    .flatten()
-    .collect();
-    results.sort_by_key(|(index, _)| *index);
-    Ok(files.into_iter().zip(results).map(|(path, (_, found))| (path, found)).collect())
+        let results = self.archive.each_file(|file| {
+            if file.key().is_none() {
+                return Ok(None);
+            }
+            let found = people.matcher.count_in_raw(file.open_raw()?);
+            found.map(Some).map_err(|error| EraseError::from(ArchiveError::io("read", file.path())(error)))
+        })?;
+        let mut all = LocationResult::default();
+        for (hits, bytes) in results.into_iter().filter_map(|(_, found)| found) {
+            all.searched += 1;
+            all.bytes += bytes;
+            all.unexplained += hits;
+        }
+        Ok(Some(("archive objects", all)))
+    }
 }
 
 /// Fails if there are more than [`CO_OCCURRENCES_MAX`] rows.
@@ -208,10 +176,9 @@ fn require_few(found: &CoOccurrence) -> Result<(), EraseError> {
 /// The archive may have records that no table has: records of an unfinished scan, or of a lost warehouse.
 pub(super) fn co_occurrence(archive: &Archive, wanted: Vec<Identifier>) -> Result<CoOccurrence, EraseError> {
     let people = People::new(wanted, &Spellings::new());
-    let visit = |path: &Path| {
+    let visit = |file: &PageFile| {
         let mut found = CoOccurrence::default();
-        let Some(stream) = stream_of(path)? else { return Ok(found) };
-        rewrite(path, &Failpoints::default(), true, |body| {
+        file.rewrite(&Failpoints::default(), true, |stream, body| {
             if people.matcher.may_be_a_field(body) {
                 // Visits each record of the page, and removes none.
                 remove_records(body, |record| {
@@ -224,10 +191,10 @@ pub(super) fn co_occurrence(archive: &Archive, wanted: Vec<Identifier>) -> Resul
             }
             require_few(&found).map(|()| None)
         })?;
-        Ok(found)
+        Ok::<_, EraseError>(found)
     };
     let mut co_occurrence = CoOccurrence::default();
-    each_file(archive, visit)?.into_iter().for_each(|(_, found)| co_occurrence.add(found));
+    archive.each_file(visit)?.into_iter().for_each(|(_, found)| co_occurrence.add(found));
     require_few(&co_occurrence).map(|()| co_occurrence)
 }
 
@@ -241,13 +208,4 @@ fn identifiers_of(stream: Stream, record: &str, spellings: &mut Spellings) -> Ve
     identifiers.sort();
     identifiers.dedup();
     identifiers
-}
-
-/// Returns the stream of a file with pages. Returns `None` for an empty spool, whose header was never synced.
-fn stream_of(path: &Path) -> Result<Option<Stream>, EraseError> {
-    let is_empty = File::open(path).and_then(|file| file.metadata()).is_ok_and(|metadata| metadata.len() == 0);
-    if is_empty {
-        return Ok(None);
-    }
-    Ok(Some(read_pages(path)?.header().scan.scope.stream))
 }

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::{EraseError, LinkedIdentifiers, PersonExport, export::ExportFolder, journal::OpenJournal};
 use crate::{
+    archive::PageFile,
     load::{LocationResult, PeopleFound},
     model::{Identifier, IdentifierKind, Spellings, format_ms},
     person::{IdentifierMatcher, IdentifyingFields},
@@ -42,6 +43,12 @@ pub(super) trait TextPlace {
 
     /// Returns the files to search for raw bytes, by location.
     fn files(&self) -> Result<FileGroups, EraseError>;
+
+    /// Searches the raw bytes of objects in a bucket that [`TextPlace::files`] does not return; `None` if there are
+    /// none. Each hit counts as unexplained.
+    fn search_objects(&self, _: &People) -> Result<Option<RawResult>, EraseError> {
+        Ok(None)
+    }
 }
 
 /// The people of an erasure, and what recognizes them in records, texts and bytes.
@@ -152,7 +159,7 @@ impl Plan {
 }
 
 /// Counts of the people's records in the archive.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct ArchiveFound {
     /// Number of files that were read.
     pub files: u64,
@@ -161,7 +168,7 @@ pub struct ArchiveFound {
     /// Number of records that belong to the people.
     pub records: u64,
     /// Files with records of people.
-    pub found_in: Vec<PathBuf>,
+    pub found_in: Vec<PageFile>,
 }
 
 /// A file with more than one hard link. After a rewrite, the other names still have the old bytes.
@@ -177,6 +184,9 @@ impl HardLinked {
         fs::metadata(&self.path).map_or(true, |found| found.ino() != self.inode)
     }
 }
+
+/// The name of a location, and the result of a search of its raw bytes.
+pub(super) type RawResult = (&'static str, LocationResult);
 
 /// Files by location.
 pub(super) type FileGroups = Vec<(&'static str, Vec<PathBuf>)>;
@@ -238,6 +248,13 @@ pub(super) fn search(
     let is_explained = report.explains_bytes();
     for (name, paths) in files_of(places)? {
         let result = search_raw(&paths, &people.matcher, state, is_explained)?;
+        report.places.insert(format!("files of {name}"), result);
+    }
+    for place in places.iter() {
+        let Some((name, mut result)) = place.search_objects(people)? else { continue };
+        if is_explained {
+            result.unexplained = 0;
+        }
         report.places.insert(format!("files of {name}"), result);
     }
     Ok(report)

@@ -31,6 +31,18 @@ impl BucketAddress {
         &self.prefix
     }
 
+    /// Returns true if the folders are the same, or one is in the other.
+    pub fn overlaps(&self, other: &BucketAddress) -> bool {
+        let begins_with = |longer: &str, shorter: &str| {
+            let rest = longer.strip_prefix(shorter);
+            shorter.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let (one, other_url) = (&self.url, &other.url);
+        let is_same_bucket = (one.scheme(), one.username(), one.host_str())
+            == (other_url.scheme(), other_url.username(), other_url.host_str());
+        is_same_bucket && (begins_with(&self.prefix, &other.prefix) || begins_with(&other.prefix, &self.prefix))
+    }
+
     /// Returns the address as a URL.
     pub fn url(&self) -> &Url {
         &self.url
@@ -108,6 +120,21 @@ impl fmt::Display for Location {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folders_in_one_another_overlap() {
+        for (one, other, expected) in [
+            ("s3://bucket/a", "s3://bucket/a/", true),
+            ("s3://bucket/a", "s3://bucket/a/b", true),
+            ("s3://bucket", "s3://bucket/a", true),
+            ("s3://bucket/a", "s3://bucket/ab", false),
+            ("s3://bucket/a", "s3://other/a", false),
+            ("s3://bucket/a", "gs://bucket/a", false),
+        ] {
+            let [one, other]: [BucketAddress; 2] = [one.parse().unwrap(), other.parse().unwrap()];
+            assert_eq!((one.overlaps(&other), other.overlaps(&one)), (expected, expected), "{one} {other}");
+        }
+    }
 
     #[test]
     fn addresses_are_parsed() {

@@ -26,6 +26,13 @@ macro_rules! time_ordered_id {
                 let tail: [u8; 10] = std::array::from_fn(|at| random[at / 8][at % 8]);
                 Self(uuid::Builder::from_unix_timestamp_millis(now_ms, &tail).into_uuid().to_string())
             }
+
+            /// Returns when the id was created, by the clock of its machine, in epoch milliseconds. `None` if it is
+            /// not a version 7 UUID.
+            pub fn created_ms(&self) -> Option<i64> {
+                let id = uuid::Uuid::parse_str(&self.0).ok().filter(|id| id.get_version_num() == 7)?;
+                i64::try_from(id.as_u128() >> 80).ok()
+            }
         }
 
         impl fmt::Display for $name {

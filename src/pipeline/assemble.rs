@@ -98,7 +98,7 @@ pub fn identity(settings: &Settings) -> Result<Identity, PipelineError> {
 /// Opens the archive of the settings.
 pub fn archive(settings: &Settings, identity: &Identity) -> Result<Archive, PipelineError> {
     let archive = ArchiveSettings {
-        root: settings.archive_root.clone(),
+        location: settings.archive_location.clone(),
         keeps_pages: settings.archive != ArchiveChoice::Nothing,
         keep_days: settings.archive_keep_days,
         base_url: identity.base_url.clone(),
@@ -106,6 +106,11 @@ pub fn archive(settings: &Settings, identity: &Identity) -> Result<Archive, Pipe
         state_file_name: settings.archive_owner.clone(),
     };
     Ok(Archive::open(archive)?)
+}
+
+/// Returns true if pages are kept and there is an archive, or if it cannot be found out: opening it then says why.
+pub fn has_archive(settings: &Settings) -> bool {
+    settings.archive != ArchiveChoice::Nothing && Archive::exists(&settings.archive_location).unwrap_or(true)
 }
 
 /// Reads the list of suppressed people: erased people whose records are removed from every page.

@@ -30,8 +30,8 @@ mod threads;
 mod verify;
 
 pub use assemble::{
-    System, analyst_copy, archive, clear_leftovers, existing_warehouses, full_text_search, identity, open_warehouses,
-    places, proxies, source_settings, warehouse_folders,
+    System, analyst_copy, archive, clear_leftovers, existing_warehouses, full_text_search, has_archive, identity,
+    open_warehouses, places, proxies, source_settings, warehouse_folders,
 };
 pub use drift::{DriftReport, Frozen, drift_lines};
 pub use error::{Failure, PipelineError, SurveyNames, UnknownSurveys, chain};

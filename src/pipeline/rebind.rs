@@ -35,7 +35,7 @@ pub fn rebind(settings: &Settings, from: &Identity) -> Result<Vec<String>, Pipel
         }
     }
     let archive = ArchiveSettings {
-        root: settings.archive_root.clone(),
+        location: settings.archive_location.clone(),
         keeps_pages: settings.archive != ArchiveChoice::Nothing,
         keep_days: None,
         base_url: to.base_url.clone(),
@@ -44,7 +44,7 @@ pub fn rebind(settings: &Settings, from: &Identity) -> Result<Vec<String>, Pipel
     };
     let files = Archive::rebind(archive, &from.base_url, &from.environment)?;
     if files > 0 {
-        rebound.push(format!("{files} files of pages in {}", settings.archive_root.display()));
+        rebound.push(format!("{files} files of pages in {}", settings.archive_location));
     }
     if Inbox::path_of(&settings.state_path).exists() {
         rebind_inbox(&settings.state_path, from, &to, &mut rebound)?;

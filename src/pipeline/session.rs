@@ -186,7 +186,7 @@ impl Session {
         let open = |place: Place| {
             let name = place.name();
             // DuckDB spills to the archive's folder, because the folder of a warehouse may be read-only.
-            let spill = self.settings.archive_root.join("under-way").join(format!("verify-spill-{name}"));
+            let spill = self.settings.archive_location.path.join("under-way").join(format!("verify-spill-{name}"));
             place.open_to_compare(&opening, spill).map_err(failed(name))
         };
         places(&self.settings.warehouse).into_iter().map(open).collect()

@@ -5,8 +5,8 @@ use std::{fmt, time::Duration};
 use serde::{Serialize, Serializer, ser::SerializeStruct as _};
 
 use crate::{
-    config::{ArchiveChoice, Settings},
-    pipeline::{RunReason, places},
+    config::Settings,
+    pipeline::{RunReason, has_archive, places},
 };
 
 use super::{LagCheck, RunSummary, Status};
@@ -52,10 +52,9 @@ impl HealthReason {
     /// Returns a reason for each configured warehouse without a file or folder. `has_coverage` is true if the
     /// checkpoints cover any range: before the first scan no warehouse is missing, and the list is empty.
     pub fn missing_warehouses(settings: &Settings, has_coverage: bool) -> Vec<HealthReason> {
-        let has_archive = settings.archive != ArchiveChoice::Nothing && settings.archive_root.exists();
-        let hint = if has_archive { REPLAY_BUILDS } else { SYNC_BUILDS };
         let missing = places(&settings.warehouse).into_iter().filter(|place| has_coverage && !place.exists());
         let reasons = missing.map(|place| {
+            let hint = if has_archive(settings) { REPLAY_BUILDS } else { SYNC_BUILDS };
             let text =
                 format!("there is no {} warehouse at {}: it is new here, or was lost", place.name(), place.location);
             HealthReason { hint: Some(hint.to_owned()), ..HealthReason::new(WAREHOUSE_MISSING, true, text) }

@@ -37,7 +37,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("schema", &["model"]),
     ("plan", &["model"]),
     ("state", &["model", "files"]),
-    ("archive", &["model", "files"]),
+    ("archive", &["model", "bucket", "files"]),
     ("source", &["model", "clock", "json", "page", "redact", "text", "tls", "wording"]),
     ("upsert", &["model", "json", "text"]),
     ("flatten", &["model", "json", "page", "schema", "text"]),

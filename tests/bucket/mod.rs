@@ -1,5 +1,7 @@
-//! A Parquet warehouse in a bucket: the real binary against a server of objects, which counts and disturbs requests.
+//! A Parquet warehouse and an archive in a bucket: the real binary against a server of objects, which counts and
+//! disturbs requests.
 
+mod archive;
 mod disturbed;
 
 use std::path::Path;

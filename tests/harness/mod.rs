@@ -174,6 +174,12 @@ impl Place {
         server.environment().iter().fold(self, |place, (name, value)| place.with_env(name, value))
     }
 
+    /// Puts the archive into a bucket of the server.
+    pub fn archive_in_bucket(mut self, server: &ObjectServer, address: &str) -> Place {
+        self.archive = address.into();
+        server.environment().iter().fold(self, |place, (name, value)| place.with_env(name, value))
+    }
+
     pub fn without_archive(mut self) -> Place {
         self.archive = "none".into();
         self

@@ -12,10 +12,12 @@ use std::{
 use serde::Serialize;
 
 use crate::{
+    archive::Archive,
+    bucket::{Bucket, BucketCheck},
     config::Settings,
     files::{self, FileAccess, refusal_hint},
     load::Place,
-    model::{Fault, WarehouseKind},
+    model::{Failpoints, Fault, Location, WarehouseKind},
     pipeline::{self, PipelineError, Session, System},
     state::State,
     sync_status::HealthReason,
@@ -47,13 +49,29 @@ pub(super) fn state(settings: &Settings) -> Finding {
 /// Checks the archive: each folder of an existing archive, also if pages are not kept, because every scan writes its
 /// pages there first. A missing archive is not created.
 pub(super) fn archive(settings: &Settings) -> Finding {
-    let root = &settings.archive_root;
-    if !root.exists() {
-        return writable("archive", slice::from_ref(root), format!("the first run can create {}", root.display()));
+    let location = &settings.archive_location;
+    if let Some(address) = &location.bucket {
+        let checked = Bucket::connect(address, &Failpoints::default()).and_then(|bucket| bucket.check());
+        match checked.map_err(|error| PipelineError::Archive(error.into())) {
+            Err(error) => return Finding::error("archive", error),
+            Ok(found) => {
+                if let Some(finding) = clock_finding("archive", location, found) {
+                    return finding;
+                }
+            }
+        }
+    }
+    match Archive::exists(location).map_err(PipelineError::Archive) {
+        Err(error) => return Finding::error("archive", error),
+        Ok(false) => {
+            let found = format!("the first run can create {location}");
+            return writable("archive", slice::from_ref(&location.path), found);
+        }
+        Ok(true) => {}
     }
     let opened = pipeline::identity(settings).and_then(|identity| pipeline::archive(settings, &identity));
     match opened.and_then(|archive| Ok(archive.folders()?)) {
-        Ok(folders) => writable("archive", &folders, format!("{} can be written", root.display())),
+        Ok(folders) => writable("archive", &folders, format!("{location} can be written")),
         Err(error) => Finding::error("archive", error),
     }
 }
@@ -101,17 +119,22 @@ const SKEW_MAX_MS: u64 = 5 * 60 * 1000;
 /// Tries each right that a warehouse in a bucket needs. Returns `None` if all are there.
 fn buckets(settings: &Settings) -> Option<Finding> {
     let problem = |place: Place| match place.check_bucket() {
-        Ok(Some(found)) if found.clock_ahead_ms.unsigned_abs() > SKEW_MAX_MS => {
-            let seconds = found.clock_ahead_ms / 1000;
-            let text = format!("the clock of {} is {seconds} seconds ahead of this machine's", place.location);
-            Some(Finding::problem("warehouse", text, "set this machine's clock, for example with NTP", 1))
-        }
-        Ok(_) => None,
+        Ok(found) => found.and_then(|found| clock_finding("warehouse", &place.location, found)),
         Err(error) => {
             Some(Finding::error("warehouse", PipelineError::Load { destination: place.name(), source: error }))
         }
     };
     pipeline::places(&settings.warehouse).into_iter().find_map(problem)
+}
+
+/// Returns the problem of a bucket whose clock differs too much from this machine's clock.
+fn clock_finding(what: &'static str, location: &Location, found: BucketCheck) -> Option<Finding> {
+    if found.clock_ahead_ms.unsigned_abs() <= SKEW_MAX_MS {
+        return None;
+    }
+    let seconds = found.clock_ahead_ms / 1000;
+    let text = format!("the clock of {location} is {seconds} seconds ahead of this machine's");
+    Some(Finding::problem(what, text, "set this machine's clock, for example with NTP", 1))
 }
 
 /// Checks the folder of recordings. Returns `None` if recordings are off.
@@ -160,7 +183,7 @@ const FREE_MIN_BYTES: u64 = 256 << 20;
 /// unknown are left out.
 pub(super) fn disks(settings: &Settings) -> Vec<Finding> {
     let warehouse = &settings.warehouse;
-    let paths = [&settings.state_path, &settings.archive_root].into_iter();
+    let paths = [&settings.state_path, &settings.archive_location.path].into_iter();
     let of_warehouses = warehouse.locations.values().map(|location| &location.path);
     let paths = paths.chain(of_warehouses).chain(warehouse.publish.paths.values());
     let paths = paths.chain(settings.recordings.is_enabled.then_some(&settings.recordings.path));

@@ -11,7 +11,6 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    archive::read_pages,
     load::{CommitOptions, LoadError, Pages, Wanted, Warehouse},
     model::{Activity, FlatPage, Stream, TimeAccount},
     person::Suppression,
@@ -228,7 +227,8 @@ impl Pages for ScanPages<'_> {
         }
         let scan = &self.archived.scan;
         let rules = self.filter.drift.of(scan.scope.stream);
-        for (page_number, body) in read_pages(&self.archived.path).map_err(PipelineError::Archive)?.enumerate() {
+        let pages = self.archived.file.read_pages().map_err(PipelineError::Archive)?;
+        for (page_number, body) in pages.enumerate() {
             let body = body.map_err(PipelineError::Archive)?;
             take(&flatten(scan, rules, &body, self.filter.suppression, &wanted.detail(page_number))?)?;
         }

@@ -1,9 +1,9 @@
 //! The scans of the archive in the order of their commits, and a check that the archive has all scans of a warehouse.
 
-use std::{collections::HashSet, path::PathBuf};
+use std::collections::HashSet;
 
 use crate::{
-    archive::{Archive, ArchiveError, FileSummary, summarize},
+    archive::{Archive, ArchiveError, FileSummary, PageFile},
     load::{Identity, LedgerEntry, VanishPolicy},
     model::{Scan, ScanId},
     pipeline::{error::PipelineError, scan::states::CommitNote},
@@ -13,7 +13,7 @@ use crate::{
 /// A committed scan in the archive.
 #[derive(Clone, Debug)]
 pub(super) struct ArchivedScan {
-    pub path: PathBuf,
+    pub file: PageFile,
     pub scan: Scan,
     pub note: CommitNote,
     pub pages: u64,
@@ -24,41 +24,39 @@ pub(super) struct ArchivedScan {
 
 /// Returns every scan with a begun or finished commit, oldest commit first.
 pub(super) fn archived_scans(archive: &Archive, identity: &Identity) -> Result<Vec<ArchivedScan>, PipelineError> {
-    let mut scans = Vec::new();
-    for path in archive.committed()? {
-        let summary = summarize(&path)?;
-        scans.push(read_scan(path, summary, identity, false)?);
-    }
-    for path in archive.spools()? {
+    let summaries = archive.each_file(|file| match file.summarize() {
         // A commit begins only after the spool is complete and readable.
-        let Ok(summary) = summarize(&path) else { continue };
-        if summary.is_complete && summary.note.is_some() {
-            scans.push(read_scan(path, summary, identity, true)?);
-        }
-    }
+        Err(_) if file.is_spool() => Ok(None),
+        summary => summary.map(|summary| Some(summary).filter(|summary| !file.is_spool() || is_noted(summary))),
+    })?;
+    let read = |(file, summary): (PageFile, Option<FileSummary>)| Some(read_scan(file, summary?, identity));
+    let mut scans = summaries.into_iter().filter_map(read).collect::<Result<Vec<_>, PipelineError>>()?;
+    // In a bucket, a run that was killed between the write of the object and the removal of the spool leaves both.
+    let unfinished: HashSet<ScanId> =
+        scans.iter().filter(|archived| archived.is_unfinished).map(|archived| archived.scan.id.clone()).collect();
+    scans.retain(|archived| archived.is_unfinished || !unfinished.contains(&archived.scan.id));
     // Files of earlier versions of the program have no note, and sort before all files with a note.
     scans.sort_by(|left, right| (left.note.ordinal, &left.scan.id).cmp(&(right.note.ordinal, &right.scan.id)));
     Ok(scans)
 }
 
+fn is_noted(summary: &FileSummary) -> bool {
+    summary.is_complete && summary.note.is_some()
+}
+
 /// Returns the scan of a file. Fails if the file belongs to another service or environment.
-fn read_scan(
-    path: PathBuf,
-    summary: FileSummary,
-    identity: &Identity,
-    is_unfinished: bool,
-) -> Result<ArchivedScan, PipelineError> {
+fn read_scan(file: PageFile, summary: FileSummary, identity: &Identity) -> Result<ArchivedScan, PipelineError> {
     let FileSummary { header, pages, note, .. } = summary;
     let (base_url, environment) = (&identity.base_url, &identity.environment);
     if !header.is_of(base_url, environment) {
-        return Err(PipelineError::Archive(ArchiveError::other_service(path, &header, base_url, environment)));
+        return Err(ArchiveError::other_service(file.path().into(), &header, base_url, environment).into());
     }
     let note = match note {
         Some(text) => CommitNote::read(&text)?,
         // A file without a note is of an earlier version of the program, and its scan was committed.
         None => CommitNote { ordinal: i64::MIN, vanish: VanishPolicy::default(), record_unchanged: true },
     };
-    Ok(ArchivedScan { path, scan: header.scan, note, pages, is_unfinished })
+    Ok(ArchivedScan { is_unfinished: file.is_spool(), file, scan: header.scan, note, pages })
 }
 
 /// Checks that every scan of a ledger is in the archive, because rebuilt tables would lack the rows of a missing scan.

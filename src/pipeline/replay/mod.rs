@@ -88,7 +88,7 @@ impl Replay {
         let archive = self.session.archive()?;
         let scans = archived_scans(&archive, identity)?;
         if self.request.window.is_none() && scans.is_empty() {
-            let root = settings.archive_root.display();
+            let root = &settings.archive_location;
             let why = format!(
                 "the archive {root} contains no scan, so nothing can be built from it: check `[archive] path` and the path of the \
                  state file"

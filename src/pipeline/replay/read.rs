@@ -10,7 +10,7 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    archive::{ArchiveError, read_pages},
+    archive::ArchiveError,
     load::CommitOptions,
     model::{DriftPolicy, EndStyle, FlatPage, Proof, Stream, TimeAccount},
     person::Suppression,
@@ -69,7 +69,7 @@ impl ArchiveReader<'_> {
         }
         let scan = Arc::new(archived.scan.clone());
         let rules = self.filter.drift.of(scan.scope.stream);
-        let mut pages = read_pages(&archived.path).map_err(|error| self.unreadable(flatteners, error))?;
+        let mut pages = archived.file.read_pages().map_err(|error| self.unreadable(flatteners, error))?;
         let mut last = None;
         for body in pages.by_ref() {
             let body = Arc::new(body.map_err(|error| self.unreadable(flatteners, error))?);
@@ -81,7 +81,8 @@ impl ArchiveReader<'_> {
             self.forward(flatteners, if is_single { 1 } else { flatteners.pages_max() })?;
         }
         if !pages.is_complete() {
-            let (path, page) = (archived.path.clone(), usize::try_from(archived.pages).unwrap_or(usize::MAX));
+            let page = usize::try_from(archived.pages).unwrap_or(usize::MAX);
+            let path = archived.file.path().to_owned();
             let why = "its end is missing".to_owned();
             return Err(self.unreadable(flatteners, ArchiveError::Damaged { path, page, why }));
         }
