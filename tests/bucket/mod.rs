@@ -3,6 +3,7 @@
 
 mod archive;
 mod disturbed;
+mod real;
 
 use std::path::Path;
 

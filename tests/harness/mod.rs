@@ -174,6 +174,12 @@ impl Place {
         server.environment().iter().fold(self, |place, (name, value)| place.with_env(name, value))
     }
 
+    /// Puts the Parquet warehouse and the archive into buckets that the environment of the tests leads to.
+    pub fn with_addresses(mut self, parquet: &str, archive: &str) -> Place {
+        (self.has_duckdb, self.parquet, self.archive) = (false, parquet.into(), archive.into());
+        self
+    }
+
     /// Puts the archive into a bucket of the server.
     pub fn archive_in_bucket(mut self, server: &ObjectServer, address: &str) -> Place {
         self.archive = address.into();
