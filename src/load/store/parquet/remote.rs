@@ -181,7 +181,7 @@ impl Remote {
     /// Returns true if the bucket has objects, and all of them are of other programs.
     pub(super) fn is_of_others(&self) -> bool {
         let is_ours = |key: &String| key.starts_with(PRIVATE) && !key.starts_with(lease::KEY);
-        !self.is_empty() && !self.known().keys().any(|key| is_ours(key))
+        !self.is_empty() && !self.known().keys().any(is_ours)
     }
 
     /// Returns true if the bucket has this file of the working copy.
