@@ -15,6 +15,8 @@ import yaml
 from scenes import CODES, EXAMPLES, Scenes, check
 
 FILE = EXAMPLES / "kubernetes" / "studysync.yaml"
+# The night with a bucket in place of a volume.
+BUCKET_FILE = EXAMPLES / "kubernetes" / "studysync-bucket.yaml"
 # The oldest version in which podFailurePolicy is stable, and the newest whose schema is known.
 VERSIONS = ("1.31", kubernetes_validate.latest_version())
 # By exit code of the run: the container's exit code, the reaction of the Job, and the termination
@@ -30,8 +32,8 @@ EXPECTED = {
 }
 
 
-def read():
-    return {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(FILE.read_text())}
+def read(file=FILE):
+    return {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(file.read_text())}
 
 
 def validate(resources):
@@ -116,6 +118,10 @@ def run_the_config_map(scenes, resources):
 def main():
     resources = read()
     validate(resources)
+    in_bucket = read(BUCKET_FILE)
+    validate(in_bucket)
+    container = lambda found: found["CronJob", "studysync"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]
+    check(container(in_bucket)["args"] == container(resources)["args"], "the nights have different commands")
     cron = resources["CronJob", "studysync"]["spec"]
     job = cron["jobTemplate"]["spec"]
     check(cron["concurrencyPolicy"] == "Forbid" and job["activeDeadlineSeconds"] > 3 * 3600, "the limits of the night")
