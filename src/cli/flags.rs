@@ -240,9 +240,10 @@ impl SettingsBuilder {
     /// their time zone.
     pub fn build(self) -> Result<Settings, CommandError> {
         require_folders(&self.overrides.warehouses)?;
+        let only_reads = self.overrides.only_reads;
         let settings = config::resolve(self.overrides)?;
         // A command that cannot have the state of the last run says so itself, or does without it.
-        if let Err(error) = fetch_state(&settings) {
+        if !only_reads && let Err(error) = fetch_state(&settings) {
             tracing::warn!(%error, "cannot fetch the state of the last run");
         }
         if let Some(zone) = settings.warehouse.report_time_zone {

@@ -228,12 +228,15 @@ impl Erase {
             place.remove(&people, plan, &mut journal)?;
         }
         let state = &self.session.settings.state_path;
+        // The copy of the state in a bucket is searched too.
+        self.session.keep_state();
         let mut verified = search(&mut places, &people, state)?;
         let redacted_before = journal.content.redacted;
         for place in &mut places {
             place.redact(&people, !self.request.redact_mentions, &mut journal)?;
         }
         if journal.content.redacted > redacted_before {
+            self.session.keep_state();
             verified = search(&mut places, &people, state)?;
         }
         drop(places);
@@ -307,6 +310,7 @@ impl Erase {
         let report = serde_json::to_string(&receipt).unwrap_or_default();
         self.session.finish_run(receipt.outcome, receipt.exit_code, &report)?;
         journal.remove()?;
+        self.session.keep_state();
         Ok((receipt, path))
     }
 }

@@ -1,6 +1,9 @@
 //! Opens warehouses. Only this file chooses between the kinds of stores.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use ::duckdb::Connection;
 
@@ -24,6 +27,8 @@ use crate::{
 
 /// Suffix of the folder of this machine for the files of a bucket that are compared with the service.
 const COMPARED: &str = ".compared";
+/// How long to wait for a reader whose files are to be removed.
+const READERS_WAIT: Duration = Duration::from_secs(60);
 /// Folder of a bucket for small files of the program.
 const KEPT: &str = ".studysync/state";
 /// Suffix of the folder of this machine for the files of a bucket that are searched for an erased person.
@@ -84,10 +89,7 @@ impl Place {
     /// Returns true if there is a warehouse, or if it cannot be found out: opening it then says why.
     pub fn exists(&self) -> bool {
         match &self.location.bucket {
-            Some(bucket) => Bucket::connect(bucket, &Failpoints::default())
-                .map_err(LoadError::from)
-                .and_then(|bucket| parquet::is_warehouse(&bucket))
-                .unwrap_or(true),
+            Some(bucket) => connect(bucket).and_then(|bucket| parquet::is_warehouse(&bucket)).unwrap_or(true),
             None => self.location.path.try_exists().unwrap_or(true),
         }
     }
@@ -132,44 +134,46 @@ impl Place {
     /// warehouse on this machine.
     pub fn fetch_all(&self) -> Result<(), LoadError> {
         let Some(address) = &self.location.bucket else { return Ok(()) };
-        BucketTables::list(address, files::with_suffix(&self.location.path, SEARCHED))?.fetch_all()
+        let folder = files::with_suffix(&self.location.path, SEARCHED);
+        BucketTables::list(address, &folder, &LockPatience::default())?.fetch_all()
     }
 
     /// Removes files of a bucket that readers have on this machine, since they may be old.
     pub fn remove_fetched(&self) -> Result<(), LoadError> {
-        let Location { path, bucket } = &self.location;
-        let folders =
-            [self.location.reader_folder(), files::with_suffix(path, COMPARED), files::with_suffix(path, SEARCHED)];
-        match bucket {
-            Some(_) => Ok(folders.iter().try_for_each(|folder| replace::remove(folder))?),
-            None => Ok(()),
+        if self.location.bucket.is_none() {
+            return Ok(());
         }
+        let others = [COMPARED, SEARCHED].map(|suffix| files::with_suffix(&self.location.path, suffix));
+        let of_readers = self.location.reader_folder();
+        let mut folders = parquet::reader_folders(&of_readers).chain(others);
+        let patience = LockPatience { wait: READERS_WAIT, ..LockPatience::default() };
+        folders.try_for_each(|folder| patience.until_free(|| ParquetStore::clear_fetched(&folder)))
     }
 
     /// Returns whether the bucket keeps the content of objects that were replaced; `None` for a warehouse on this
     /// machine.
     pub fn old_versions(&self) -> Result<Option<OldVersions>, LoadError> {
         let Some(address) = &self.location.bucket else { return Ok(None) };
-        Ok(Some(Bucket::connect(address, &Failpoints::default())?.old_versions()?))
+        Ok(Some(connect(address)?.old_versions()?))
     }
 
     /// Tries what the warehouse needs of its bucket; `None` for a warehouse on this machine.
     pub fn check_bucket(&self) -> Result<Option<BucketCheck>, LoadError> {
         let Some(address) = &self.location.bucket else { return Ok(None) };
-        Ok(Some(Bucket::connect(address, &Failpoints::default())?.check()?))
+        Ok(Some(connect(address)?.check()?))
     }
 
     /// Reads a small file that [`Place::keep_file`] has written; `None` if there is none, or no bucket.
     pub fn kept_file(&self, name: &str) -> Result<Option<Vec<u8>>, LoadError> {
         let Some(address) = &self.location.bucket else { return Ok(None) };
-        let found = Bucket::connect(address, &Failpoints::default())?.read(&format!("{KEPT}/{name}"))?;
+        let found = connect(address)?.read(&format!("{KEPT}/{name}"))?;
         Ok(found.map(|found| found.bytes.to_vec()))
     }
 
     /// Writes a small file to the bucket of the warehouse. Does nothing without a bucket.
     pub fn keep_file(&self, name: &str, bytes: &[u8]) -> Result<(), LoadError> {
         let Some(address) = &self.location.bucket else { return Ok(()) };
-        let (bucket, key) = (Bucket::connect(address, &Failpoints::default())?, format!("{KEPT}/{name}"));
+        let (bucket, key) = (connect(address)?, format!("{KEPT}/{name}"));
         let expected = match bucket.read(&key)? {
             Some(found) if found.bytes == bytes => return Ok(()),
             Some(found) => Expected::Version(found.version),
@@ -206,16 +210,11 @@ impl Place {
             (WarehouseKind::Parquet, None) => Ok(replace::replace_folder(path)?),
             (WarehouseKind::Parquet, Some(address)) => {
                 replace::keep_for_bucket(path)?;
-                self.replace_in_bucket(address)
+                let (bucket, built) = (connect(address)?, replace::path_for_bucket(path));
+                ParquetStore::replace_in_bucket(&bucket, path, &built)?;
+                Ok(replace::remove(&built)?)
             }
         }
-    }
-
-    fn replace_in_bucket(&self, address: &BucketAddress) -> Result<(), LoadError> {
-        let path = &self.location.path;
-        let bucket = Bucket::connect(address, &Failpoints::default())?;
-        ParquetStore::replace_in_bucket(&bucket, path, &replace::path_for_bucket(path))?;
-        Ok(replace::clear_folder(path)?)
     }
 
     /// Removes what a killed replay left at [`build_path`](super::build_path). Undoes a replacement that was
@@ -225,7 +224,10 @@ impl Place {
         match (self.kind, bucket) {
             (WarehouseKind::DuckDb, _) => Ok(replace::clear_built_file(path)?),
             (WarehouseKind::Parquet, Some(address)) if replace::path_for_bucket(path).is_dir() => {
-                self.replace_in_bucket(address)
+                let built = replace::path_for_bucket(path);
+                ParquetStore::end_replacement(&connect(address)?, path, &built)?;
+                replace::remove(&built)?;
+                Ok(replace::clear_folder(path)?)
             }
             (WarehouseKind::Parquet, _) => Ok(replace::clear_folder(path)?),
         }
@@ -317,6 +319,10 @@ impl Place {
             opened => opened.map(|_| false),
         }
     }
+}
+
+fn connect(address: &BucketAddress) -> Result<Bucket, LoadError> {
+    Ok(Bucket::connect(address, &Failpoints::default())?)
 }
 
 /// A warehouse that a reader has attached to its engine.

@@ -4,6 +4,7 @@
 use std::{
     cell::Cell,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use duckdb::Connection;
@@ -11,7 +12,7 @@ use duckdb::Connection;
 use crate::{
     files,
     load::{
-        LoadError,
+        LoadError, LockPatience,
         store::{duckdb::explain, parquet::BucketTables},
     },
     model::Location,
@@ -22,6 +23,8 @@ use crate::{
 pub(super) const PARQUET_CATALOG: &str = "parquet";
 /// Name of the file of a partition, and of the file of a table without partitions.
 pub(super) const PARQUET_FILE: &str = "data.parquet";
+/// How long a reader of a bucket waits for other readers on this machine, which are many then.
+const READER_WAIT: Duration = Duration::from_secs(60);
 /// Beginnings of the words with which a query lists views.
 const LISTS: [&str; 6] = ["show", "information_schema", "duckdb_", "pg_", "pragma_", "sqlite_"];
 
@@ -75,8 +78,9 @@ impl ParquetViews {
     ) -> Result<ParquetViews, LoadError> {
         let (root, bucket) = match &location.bucket {
             Some(address) => {
-                let root = location.reader_folder();
-                (root.clone(), Some(BucketTables::list(address, root)?))
+                let patience = LockPatience { wait: READER_WAIT, ..LockPatience::default() };
+                let tables = BucketTables::list(address, &location.reader_folder(), &patience)?;
+                (tables.folder().to_owned(), Some(tables))
             }
             None => {
                 LoadError::require_folder(&location.path)?;
@@ -122,7 +126,7 @@ impl ParquetViews {
         }
         if let Some(bucket) = &self.bucket {
             let names = missing.iter().map(|view| view.name.as_str());
-            bucket.fetch(&names.filter(|name| schema::table(name).is_some()).collect::<Vec<_>>())?;
+            bucket.fetch(names.filter(|name| schema::table(name).is_some()))?;
         }
         let failed = explain("open the warehouse", &self.root);
         let use_catalog = |catalog| connection.execute_batch(&format!("USE {catalog}.main"));

@@ -68,7 +68,6 @@ pub(super) fn clear_folder(root: &Path) -> Result<(), FileError> {
         rename(&replaced, &real(root))?;
     }
     remove(&replaced)?;
-    remove(&path_for_bucket(root))?;
     remove(&build_path(root))
 }
 

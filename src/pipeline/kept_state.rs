@@ -10,9 +10,12 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use crate::{
@@ -51,21 +54,37 @@ pub fn fetch_state(settings: &Settings) -> Result<(), PipelineError> {
         files::create_folders(&folder).map_err(FileError::of("create", &folder))?;
         // A name with a slash would leave the folder.
         let path = folder.join(Path::new(&name).file_name().unwrap_or_default());
-        files::write_private(&path, text.as_bytes()).map_err(FileError::of("write", &path))?;
+        create(&path, text.as_bytes())?;
     }
     let folder = files::folder_of(path);
     files::create_folders(folder).map_err(FileError::of("create", folder))?;
-    let mark = mark_of(path);
-    files::write_private(&mark, b"").map_err(FileError::of("write", &mark))?;
-    files::write_private(path, &state).map_err(FileError::of("write", path))?;
+    create(&mark_of(path), b"")?;
+    create(path, &state)?;
     tracing::info!(from = %place.location, "this machine has no state file, so that of the last run is fetched");
     Ok(())
 }
 
-/// Removes the mark of a fetched state file. Returns true if there was one.
-pub(super) fn take_mark(settings: &Settings) -> bool {
+/// Creates a file whole, unless it exists: another command may have it open by now.
+fn create(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    let new = files::with_suffix(path, &format!(".{}", uuid::Uuid::new_v4()));
+    files::write_private(&new, bytes).map_err(FileError::of("write", &new))?;
+    let linked = fs::hard_link(&new, path);
+    files::remove(&new).map_err(FileError::of("remove", &new))?;
+    match linked {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(FileError::of("create", path)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Returns true if the state file is a copy that no run has compared with the ledger.
+pub(super) fn is_fetched(settings: &Settings) -> bool {
+    mark_of(&settings.state_path).exists()
+}
+
+/// Notes that the state file fits the ledger.
+pub(super) fn remove_mark(settings: &Settings) -> Result<(), FileError> {
     let mark = mark_of(&settings.state_path);
-    mark.exists() && files::remove(&mark).is_ok()
+    files::remove(&mark).map_err(FileError::of("remove", &mark))
 }
 
 /// Writes copies of the state of a command to the bucket of the warehouse.
@@ -73,6 +92,8 @@ pub(super) fn take_mark(settings: &Settings) -> bool {
 pub(super) struct StateKeeper {
     pub settings: Settings,
     pub state: Arc<Mutex<State>>,
+    /// True once the command has opened the warehouses for writing: the copy belongs to the one that has them open.
+    pub has_warehouses: Arc<AtomicBool>,
 }
 
 impl StateKeeper {
@@ -80,6 +101,9 @@ impl StateKeeper {
     /// a run needs. Blocks the thread.
     pub fn keep(&self) {
         let Some(place) = place_in_bucket(&self.settings) else { return };
+        if !self.has_warehouses.load(Ordering::Relaxed) {
+            return;
+        }
         if let Err(error) = self.try_keep(&place) {
             tracing::warn!(%error, "the state is not copied to {}", place.location);
         }

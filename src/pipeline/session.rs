@@ -49,7 +49,7 @@ pub struct Session {
     pub account: TimeAccount,
     state: Arc<Mutex<State>>,
     /// True if this command has opened the warehouses for writing.
-    has_warehouses: AtomicBool,
+    has_warehouses: Arc<AtomicBool>,
     lease: Lease,
 }
 
@@ -103,7 +103,7 @@ impl Session {
             started_ms,
             account: TimeAccount::default(),
             state: Arc::new(Mutex::new(state)),
-            has_warehouses: AtomicBool::new(false),
+            has_warehouses: Arc::default(),
             lease,
         })
     }
@@ -120,15 +120,16 @@ impl Session {
 
     /// Returns what copies the state to the bucket of the warehouse.
     pub(super) fn keeper(&self) -> StateKeeper {
-        StateKeeper { settings: self.settings.clone(), state: self.shared_state() }
+        StateKeeper {
+            settings: self.settings.clone(),
+            state: self.shared_state(),
+            has_warehouses: Arc::clone(&self.has_warehouses),
+        }
     }
 
-    /// Copies the state to the bucket of the warehouse, if it is in one. A command that could not open the warehouse
-    /// leaves the copy of the one that has it open.
+    /// Copies the state to the bucket of the warehouse, if it is in one and this command has opened it.
     pub fn keep_state(&self) {
-        if self.has_warehouses.load(Ordering::Relaxed) {
-            self.keeper().keep();
-        }
+        self.keeper().keep();
     }
 
     /// Returns this machine's time in epoch milliseconds.

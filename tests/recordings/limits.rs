@@ -106,7 +106,7 @@ fn an_error_names_the_bad_setting() {
         ("run_limit_mb = 0", "[recordings] run_limit_mb"),
         ("file_limit_mb = 9\nrun_limit_mb = 8", "[recordings] file_limit_mb"),
         ("enable = true", "did you mean 'enabled'"),
-        ("path = \"s3://bucket/x\"", "files and folders only"),
+        ("path = \"s3://bucket/x\"", "may be in a bucket"),
     ] {
         let place = place(&service, &format!("[recordings]\n{written}\n"));
         let done = place.run(&["sync"]).expect(2);

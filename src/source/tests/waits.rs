@@ -73,8 +73,10 @@ async fn p5_a_503_closes_the_gate_only_with_retry_after() {
         let account = TimeAccount::default();
         let source = Source::new(server.settings(), None, account.clone(), CancellationToken::new()).unwrap();
         follow(&mut source.walk(themes())).await.unwrap();
-        assert_eq!(account.parts().told_to_wait >= 990, waits, "{headers:?}: {:?}", account.parts());
-        assert_eq!(account.parts().told_to_wait > 0, waits, "{headers:?}: {:?}", account.parts());
+        let parts = account.parts();
+        // The second counts from the answer, and a busy machine begins to wait a little later.
+        assert_eq!(parts.told_to_wait + parts.network >= 1000, waits, "{headers:?}: {parts:?}");
+        assert_eq!(parts.told_to_wait > 0, waits, "{headers:?}: {parts:?}");
         assert_eq!(source.learned_rate(), LearnedRate::default(), "a closed service has taught no rate");
     }
 }

@@ -1,25 +1,31 @@
 //! The tables of a warehouse in a bucket, for readers on this machine.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    cell::RefCell,
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use super::remote::{Remote, WAREHOUSE};
 use crate::{
     bucket::{Bucket, BucketErrorKind},
+    files,
     load::{LoadError, LockPatience},
     model::{BucketAddress, Failpoints},
     schema::Table,
 };
 
-/// How long to wait for another reader that fetches files.
-const PATIENCE: Duration = Duration::from_secs(600);
 /// Tries to fetch files that a writer replaces meanwhile.
 const TRIES: usize = 5;
+/// Number of readers on this machine that have a folder each. A further one waits.
+const READERS_MAX: usize = 8;
 
-/// The tables of a warehouse in a bucket. Their files are fetched when they are needed.
+/// The tables of a warehouse in a bucket. Their files are fetched when they are needed. The folder of the files stays
+/// locked until this value is dropped, so that no other reader replaces or removes them.
 pub(in crate::load) struct BucketTables {
-    bucket: Bucket,
-    folder: PathBuf,
-    keys: Vec<String>,
+    remote: Remote,
+    /// The tables, or other folders of the bucket, whose files are in the folder.
+    fetched: RefCell<BTreeSet<String>>,
 }
 
 /// Returns true if a bucket has a warehouse.
@@ -27,51 +33,70 @@ pub(in crate::load) fn is_warehouse(bucket: &Bucket) -> Result<bool, LoadError> 
     Ok(bucket.read(WAREHOUSE)?.is_some())
 }
 
+/// Returns the folders of readers on this machine.
+pub(in crate::load) fn folders(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let more = (2..=READERS_MAX).map(|number| files::with_suffix(folder, &format!(".{number}")));
+    std::iter::once(folder.to_owned()).chain(more)
+}
+
 impl BucketTables {
-    /// Lists the files of the warehouse. `folder` is the folder of this machine for fetched files.
+    /// Lists the files of the warehouse. `folder` is the folder of this machine for fetched files. While another reader
+    /// has it, a folder with a number takes its place.
     ///
     /// # Errors
     /// [`LoadError::Missing`] if the bucket has no warehouse.
-    pub fn list(address: &BucketAddress, folder: PathBuf) -> Result<Self, LoadError> {
+    pub fn list(address: &BucketAddress, folder: &Path, patience: &LockPatience) -> Result<Self, LoadError> {
         let bucket = Bucket::connect(address, &Failpoints::default())?;
-        let keys: Vec<String> = bucket.list("", None)?.into_iter().map(|object| object.key).collect();
-        match keys.iter().any(|key| key == WAREHOUSE) {
-            true => Ok(Self { bucket, folder, keys }),
-            false => Err(LoadError::Missing { path: address.to_string().into() }),
-        }
+        patience.until_free(|| {
+            let mut locked = None;
+            for folder in folders(folder) {
+                match Remote::open_to_compare(bucket.clone(), &folder) {
+                    Err(error @ LoadError::Locked { .. }) => locked = Some(error),
+                    opened => return Ok(Self { remote: opened?, fetched: RefCell::default() }),
+                }
+            }
+            Err(locked.unwrap_or_else(|| LoadError::Bug("no folder for a reader".to_owned())))
+        })
+    }
+
+    /// Returns the folder of this machine that has the files.
+    pub fn folder(&self) -> &Path {
+        self.remote.folder()
     }
 
     /// Returns true if the table has a file.
     pub fn has_files(&self, table: &Table) -> bool {
-        let is_of_table = |key: &&String| key.strip_prefix(&table.name).is_some_and(|rest| rest.starts_with('/'));
-        self.keys.iter().filter(is_of_table).any(|key| key.ends_with(".parquet"))
+        self.remote
+            .files_below(&self.folder().join(&table.name))
+            .iter()
+            .any(|file| file.extension().is_some_and(|name| name == "parquet"))
     }
 
-    /// Brings the files of these tables into the folder: those that are not there, and those that have changed.
-    pub fn fetch(&self, tables: &[&str]) -> Result<(), LoadError> {
-        self.fetch_with(|remote| tables.iter().try_for_each(|table| remote.fetch_below(table)))
+    /// Brings the files of these tables into the folder. If a writer replaces files meanwhile, the files of all fetched
+    /// tables become the newer ones.
+    pub fn fetch<'t>(&self, tables: impl IntoIterator<Item = &'t str>) -> Result<(), LoadError> {
+        let mut fetched = self.fetched.borrow_mut();
+        let new: BTreeSet<String> =
+            tables.into_iter().map(str::to_owned).filter(|table| !fetched.contains(table)).collect();
+        let mut wanted = new.clone();
+        fetched.extend(new);
+        let mut tries = 1;
+        loop {
+            let done = wanted.iter().try_for_each(|table| self.remote.fetch_below(table));
+            match done {
+                Err(LoadError::Bucket(error)) if tries < TRIES && error.kind() != BucketErrorKind::Refused => {
+                    tracing::debug!(%error, "listing the files again");
+                    self.remote.list()?;
+                    wanted.clone_from(&fetched);
+                    tries += 1;
+                }
+                done => return done,
+            }
+        }
     }
 
     /// Brings all objects into the folder.
     pub fn fetch_all(&self) -> Result<(), LoadError> {
-        self.fetch_with(|remote| remote.fetch_below(""))
-    }
-
-    fn fetch_with(&self, fetch: impl Fn(&Remote) -> Result<(), LoadError>) -> Result<(), LoadError> {
-        let patience = LockPatience { wait: PATIENCE, ..LockPatience::default() };
-        let mut tries = 1;
-        loop {
-            let fetched = patience.until_free(|| {
-                let remote = Remote::open_to_compare(self.bucket.clone(), &self.folder)?;
-                fetch(&remote)
-            });
-            match fetched {
-                Err(LoadError::Bucket(error)) if tries < TRIES && error.kind() != BucketErrorKind::Refused => {
-                    tracing::debug!(%error, "listing the files again");
-                    tries += 1;
-                }
-                fetched => return fetched,
-            }
-        }
+        self.fetch([""])
     }
 }

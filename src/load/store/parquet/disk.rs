@@ -83,6 +83,9 @@ impl Disk {
             remote.put(to, Content::File(from))?;
         }
         files::move_over(from, to).map_err(LoadError::io("replace", to))?;
+        if let Some(remote) = self.remote_of(to) {
+            remote.arrived(to);
+        }
         // `move_over` has synced the folder already, so only the failpoint is hit.
         to.parent().map_or(Ok(()), |parent| self.step("sync", parent))
     }

@@ -54,7 +54,7 @@ mod tests;
 mod tree;
 mod working_copy;
 
-pub(in crate::load) use bucket_tables::{BucketTables, is_warehouse};
+pub(in crate::load) use bucket_tables::{BucketTables, folders as reader_folders, is_warehouse};
 pub use options::ParquetOptions;
 pub use partition::PartitionBy;
 pub(in crate::load) use root::folders;

@@ -46,6 +46,8 @@ pub(super) const SCRATCH: &str = ".studysync/scratch";
 const REPLACEMENT: &str = ".studysync/replacement.json";
 /// Names the service of the warehouse. Each warehouse has it.
 pub(super) const WAREHOUSE: &str = ".studysync/warehouse.json";
+/// Beginnings of the keys of objects that are there without a warehouse too.
+const NO_PARTS: [&str; 4] = [lease::KEY, UPLOADS, ".studysync/check", ".studysync/state/"];
 /// Files and folders of the working copy that the bucket does not have in this form.
 const LOCAL: [&str; 4] = [PARTS, SCRATCH, LIST, LOCK];
 /// Number of published commits whose objects stay.
@@ -141,6 +143,11 @@ impl Remote {
         Ok(remote)
     }
 
+    /// Returns the working copy.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Returns the address of the warehouse, as a path for messages.
     pub(super) fn place(&self) -> PathBuf {
         self.bucket.address().to_string().into()
@@ -158,7 +165,8 @@ impl Remote {
         if self.is_listed.swap(false, Ordering::Relaxed) { Ok(()) } else { self.list() }
     }
 
-    fn list(&self) -> Result<(), LoadError> {
+    /// Reads the list of objects again. Removes files of other versions from the working copy.
+    pub(super) fn list(&self) -> Result<(), LoadError> {
         let listed = self.bucket.list("", None)?;
         let mut known = self.known();
         let before = std::mem::take(&mut *known);
@@ -175,7 +183,8 @@ impl Remote {
 
     /// Returns true if the bucket has no object of the warehouse but the lease.
     pub(super) fn is_empty(&self) -> bool {
-        self.known().keys().all(|key| key.starts_with(lease::KEY) || key.starts_with(UPLOADS))
+        let is_of_warehouse = |key: &String| !NO_PARTS.iter().any(|other| key.starts_with(other));
+        !self.known().keys().any(is_of_warehouse)
     }
 
     /// Returns true if the bucket has objects, and all of them are of other programs.
@@ -242,8 +251,15 @@ impl Remote {
             Content::File(file) => fs::metadata(file).map_err(LoadError::io("read", file))?.len(),
         };
         let object = ListedObject { key: key.clone(), bytes, version };
-        self.known().insert(key, Known { object, is_here: true });
+        self.known().insert(key, Known { object, is_here: false });
         Ok(())
+    }
+
+    /// Notes that the working copy has the file that was written last.
+    pub(super) fn arrived(&self, target: &Path) {
+        if let Some(known) = self.known().get_mut(&self.key_of(target)) {
+            known.is_here = true;
+        }
     }
 
     /// Removes a file from the bucket. Does nothing if the bucket does not have it.
@@ -320,16 +336,29 @@ impl Remote {
         self.remove_keys(&keys)
     }
 
+    /// Begins to replace the warehouse by the one in the folder `built`, which gets the name of the replacement.
+    pub(super) fn begin_replacement(&self, built: &Path) -> Result<(), LoadError> {
+        let name = uuid::Uuid::new_v4().to_string();
+        let path = built.join(REPLACEMENT);
+        fs::write(&path, &name).map_err(LoadError::io("write", &path))?;
+        self.put(&self.folder.join(REPLACEMENT), Content::Bytes(name.as_bytes()))
+    }
+
+    /// Returns true if the bucket is being replaced by the warehouse in the folder `built`.
+    pub(super) fn is_replaced_by(&self, built: &Path) -> Result<bool, LoadError> {
+        let found = self.bucket.read(REPLACEMENT)?;
+        Ok(found.is_some_and(|found| fs::read(built.join(REPLACEMENT)).is_ok_and(|name| name == found.bytes)))
+    }
+
     /// Replaces the warehouse by the one in the folder `built`. A repetition ends a replacement that was stopped.
     pub(super) fn replace(&self, built: &Path) -> Result<(), LoadError> {
         let marker = self.folder.join(REPLACEMENT);
-        self.put(&marker, Content::Bytes(b"{}"))?;
         self.remove_all_commits()?;
         let mut kept = Vec::new();
         for file in files::files_below(built)? {
             let below = file.strip_prefix(built).unwrap_or(&file);
             let target = self.folder.join(below);
-            if self.keeps(&target) {
+            if self.keeps(&target) && target != marker {
                 self.put(&target, Content::File(&file))?;
                 kept.push(self.key_of(&target));
             }

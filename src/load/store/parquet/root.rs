@@ -29,6 +29,7 @@ use super::{
     partition::{Partition, PartitionBy},
     remote::{PARTS, Remote, SCRATCH},
     rows_reader::unreadable,
+    working_copy::LIST,
 };
 use crate::{
     files,
@@ -91,6 +92,10 @@ impl Root {
         if is_other {
             let why = "it holds other files".to_owned();
             return Err(LoadError::NotOurs { path: disk.remote.as_ref().map_or(path, |remote| remote.place()), why });
+        }
+        if disk.remote.is_none() && path.join(LIST).exists() {
+            let why = "it is the folder of this machine for files of a bucket".to_owned();
+            return Err(LoadError::NotOurs { path, why });
         }
         disk.create_folder(&private)?;
         let lock = match &disk.remote {

@@ -15,6 +15,7 @@ use super::{
     remote::Remote,
     root::Root,
     tree::Tree,
+    working_copy,
 };
 use crate::{
     bucket::Bucket,
@@ -155,7 +156,21 @@ impl ParquetStore {
 
     /// Replaces a warehouse in a bucket by the one in the folder `built`. `folder` is the working copy.
     pub fn replace_in_bucket(bucket: &Bucket, folder: &Path, built: &Path) -> Result<(), LoadError> {
-        Remote::open(bucket.clone(), folder)?.replace(built)
+        let remote = Remote::open(bucket.clone(), folder)?;
+        remote.begin_replacement(built)?;
+        remote.replace(built)
+    }
+
+    /// Ends a replacement that was stopped. Does nothing if the bucket is not being replaced by this folder, since it may
+    /// have newer rows.
+    pub fn end_replacement(bucket: &Bucket, folder: &Path, built: &Path) -> Result<(), LoadError> {
+        let remote = Remote::open(bucket.clone(), folder)?;
+        if remote.is_replaced_by(built)? { remote.replace(built) } else { Ok(()) }
+    }
+
+    /// Removes the files of a bucket from a folder of this machine. Does nothing if there is no folder.
+    pub fn clear_fetched(folder: &Path) -> Result<(), LoadError> {
+        working_copy::clear_unlocked(folder)
     }
 
     fn open_on_to_compare(

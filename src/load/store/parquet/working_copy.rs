@@ -8,6 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+use super::lock;
 use crate::{bucket::ListedObject, files, load::LoadError};
 
 /// Folder of the files that programs which read the tables must not see.
@@ -57,12 +58,39 @@ pub(super) fn write_list(folder: &Path, address: &str, objects: Vec<ListedObject
     fs::write(folder.join(LIST), serde_json::to_vec(&copy)?)
 }
 
-/// Removes the files of a working copy but those that are kept, and those that are for the copy itself.
+/// Removes the files of a working copy but those that are kept, and those that are for the copy itself. Links are
+/// removed, and not followed.
 pub(super) fn clear(folder: &Path, kept: &BTreeSet<PathBuf>) -> Result<(), LoadError> {
-    for file in files::files_below(folder)? {
-        if !kept.contains(&file) && !file.ends_with(LIST) && !file.ends_with(LOCK) {
-            files::remove(&file).map_err(LoadError::io("remove", &file))?;
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let failed = LoadError::io("read", &folder);
+        for entry in
+            fs::read_dir(&folder).and_then(|entries| entries.collect::<io::Result<Vec<_>>>()).map_err(failed)?
+        {
+            let path = entry.path();
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(path);
+            } else if !kept.contains(&path) && !path.ends_with(LIST) && !path.ends_with(LOCK) {
+                files::remove(&path).map_err(LoadError::io("remove", &path))?;
+            }
         }
     }
     Ok(())
+}
+
+/// Removes the files of a working copy that no process has open. Does nothing if there is no folder.
+///
+/// # Errors
+/// [`LoadError::Locked`] while a process has it open; [`LoadError::NotOurs`] if the folder is no working copy.
+pub(super) fn clear_unlocked(folder: &Path) -> Result<(), LoadError> {
+    if !folder.is_dir() {
+        return Ok(());
+    }
+    let folder = fs::canonicalize(folder).map_err(LoadError::io("find", folder))?;
+    if !folder.join(LIST).exists() {
+        let why = "it holds other files, and is needed for files of a bucket".to_owned();
+        return Err(LoadError::NotOurs { path: folder, why });
+    }
+    let _lock = lock::exclusive(&folder, &folder.join(LOCK))?;
+    take_working_copy(&folder, "").map(drop)
 }
