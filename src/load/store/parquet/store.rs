@@ -161,8 +161,8 @@ impl ParquetStore {
         remote.replace(built)
     }
 
-    /// Ends a replacement that was stopped. Does nothing if the bucket is not being replaced by this folder, since it may
-    /// have newer rows.
+    /// Ends a replacement that was stopped. Does nothing if the bucket is not being replaced by this folder: then the
+    /// bucket may have newer rows.
     pub fn end_replacement(bucket: &Bucket, folder: &Path, built: &Path) -> Result<(), LoadError> {
         let remote = Remote::open(bucket.clone(), folder)?;
         if remote.is_replaced_by(built)? { remote.replace(built) } else { Ok(()) }
