@@ -9,7 +9,7 @@ use super::{
     Applied, CoOccurrence, CommitFindings, CommitOptions, Differences, ErasureRecord, EventRows, ExportedRows,
     LedgerEntry, LoadError, LocationResult, LostRecordings, Pages, ParseAgain, PeopleFound, RecordingOutcome,
     Replacement, RowCounts, RunRecord, Stamp, WantedRecordings, persons,
-    scan::{self, ScanMemory},
+    scan::{self, ComparedScan, ScanMemory},
     store::{BufferedStore, Store, TimeRange},
     tables::{
         events, ledger, ranges, receipts, recordings, runs,
@@ -140,12 +140,20 @@ impl Warehouse {
             let counts = ledger::counts_of(&mut self.store, &scan.id)?.unwrap_or_default();
             return Ok(Applied { counts, wrote: false, already_applied: true });
         }
-        if self.memory.new_keys.must_precede(scan) {
+        if self.memory.new_keys.is_full() {
             self.resolve_keys()?;
         }
-        let before = self.store.changes();
+        let mut before = self.store.changes();
         let collisions = if scan.scope.stream == Stream::Responses { self.check_older_keys()? } else { 0 };
-        let counts = scan::apply(&mut self.store, &mut self.memory, scan, pages, options.vanish)?;
+        let mut compared = ComparedScan::new(&mut self.store, scan, pages, options.vanish)?;
+        if self.memory.new_keys.must_precede(&compared) {
+            // What this changes is of earlier scans.
+            let resolving = self.store.changes();
+            self.resolve_keys()?;
+            before += self.store.changes() - resolving;
+            compared = compared.repeated(&mut self.store, scan, options.vanish)?;
+        }
+        let counts = scan::apply(&mut self.store, &mut self.memory, scan, pages, &compared)?;
         if scan.scope.stream == Stream::Surveys {
             let seen = SeenSurveys::of(scan, pages)?;
             self.update_statuses(Some(&seen), Stamp { run_id: &scan.run_id, at_ms: scan.started_ms })?;

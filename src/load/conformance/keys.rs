@@ -160,3 +160,42 @@ pub(in crate::load) fn p2_p4_random_keys_have_one_row_each(lab: &mut Lab) {
         hour += 1;
     }
 }
+
+/// Applies the same random scans to two warehouses. `together` commits some of them together, `alone` commits each.
+/// The scans return records of neighbouring days too.
+pub(in crate::load) fn p2_random_keys_do_not_depend_on_commits(seed: u64, together: &mut Lab, alone: &mut Lab) {
+    const DAYS: i64 = 4;
+    const TABLES: [&str; 4] = ["responses", "response_choices", "response_history", "rejects"];
+    const COUNTS: &str = "SELECT scan_id, inserted, updated, unchanged, vanished, collisions, filled_in
+        FROM sync_windows ORDER BY ALL";
+    [&mut *together, &mut *alone].into_iter().for_each(|lab| lab.vanish = VanishPolicy::Accept);
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut service: BTreeMap<(String, i64), Answer> = BTreeMap::new();
+    for hour in 0..30 {
+        for _ in 0..3 {
+            let place = (format!("g{}", random.random_range(0..3)), random.random_range(0..DAYS));
+            let mut new = answer(&place.0, place.1, &format!("text {hour} {}", random.random_range(0..100)));
+            new.updated_ms = random.random_bool(0.5).then(|| day(random.random_range(0..4)));
+            match random.random_range(0..4) {
+                0 => drop(service.remove(&place)),
+                _ => drop(service.insert(place, new)),
+            }
+        }
+        let first = random.random_range(0..DAYS);
+        let end = (first + random.random_range(1..3)).min(DAYS);
+        let mut returned = |record: &&Answer| (day(first)..day(end)).contains(&record.at_ms) || random.random_bool(0.2);
+        let records: Vec<Answer> = service.values().filter(&mut returned).cloned().collect();
+        let scan = answers_scan(hour, first, end);
+        alone.apply(&scan, &[page(&records)]);
+        match random.random_bool(0.8) {
+            true => drop(together.apply_uncommitted(&scan, &[page(&records)])),
+            false => drop(together.apply(&scan, &[page(&records)])),
+        }
+    }
+    [&mut *together, &mut *alone].into_iter().for_each(|lab| drop(lab.apply(&answers_scan(30, DAYS, DAYS + 1), &[])));
+    for table in TABLES {
+        let all = format!("SELECT * FROM {table} ORDER BY ALL");
+        assert_eq!(together.rows(&all), alone.rows(&all), "seed {seed}: {table}");
+    }
+    assert_eq!(together.rows(COUNTS), alone.rows(COUNTS), "seed {seed}");
+}

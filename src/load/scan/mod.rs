@@ -49,6 +49,7 @@ use arrow::array::RecordBatch;
 
 use self::{
     classify::{Classification, ClassifyOptions, RecordChange, classify},
+    records::Record,
     rejects::RejectCounts,
     staged::StagedScan,
     stored::{OldRows, StoredRows},
@@ -58,9 +59,51 @@ use self::{
 use super::{LoadError, RowCounts, VanishPolicy, store::BufferedStore};
 use crate::model::{Flag, Scan, Stream};
 
-/// Compares a complete scan with the store, writes the differences, and returns the counts of rows. The caller adds the
-/// row of the ledger and commits the transaction, or rolls it back after an error. `vanish` decides whether missing
-/// rows are marked as vanished.
+/// A complete scan, compared with the stored rows. Nothing is written yet.
+pub(in crate::load) struct ComparedScan {
+    staged: StagedScan,
+    stored: StoredRows,
+    classification: Classification,
+}
+
+impl ComparedScan {
+    /// Reads the summaries of the pages and compares them with the store. `vanish` decides whether missing rows are
+    /// marked as vanished.
+    pub fn new(
+        store: &mut BufferedStore,
+        scan: &Scan,
+        pages: &dyn Pages,
+        vanish: VanishPolicy,
+    ) -> Result<Self, LoadError> {
+        let staged = stage(scan, pages)?;
+        versions::backfill_missing(store, staged.base)?;
+        let compared = Self { staged, stored: StoredRows::default(), classification: Classification::default() };
+        compared.repeated(store, scan, vanish)
+    }
+
+    /// Compares the scan with the store again, after rows changed.
+    pub fn repeated(self, store: &mut BufferedStore, scan: &Scan, vanish: VanishPolicy) -> Result<Self, LoadError> {
+        let staged = self.staged;
+        let stored = StoredRows::read(store, scan, &staged)?;
+        let mut classification = classify(&staged.records, &stored.rows, &classify_options(scan, &staged, vanish));
+        superseded::mark(store, scan, &staged, &mut classification)?;
+        Ok(Self { staged, stored, classification })
+    }
+
+    /// Returns each record of the scan with what becomes of it.
+    fn changes(&self) -> impl Iterator<Item = (&Record, RecordChange)> {
+        self.staged.records.iter().zip(self.classification.records.iter().copied())
+    }
+
+    /// Returns the hashes of the keys of the stored rows that vanish or are removed.
+    fn removed_keys(&self) -> impl Iterator<Item = u128> {
+        let removed = self.classification.vanished.iter().chain(&self.classification.duplicate_rows);
+        removed.filter_map(|index| Some(self.stored.rows.get(*index)?.key))
+    }
+}
+
+/// Writes the differences between a complete scan and the store, and returns the counts of rows. The caller adds the
+/// row of the ledger and commits the transaction, or rolls it back after an error.
 ///
 /// The cost grows with the scan and the stored rows of its window, not with the size of the store.
 pub(in crate::load) fn apply(
@@ -68,32 +111,21 @@ pub(in crate::load) fn apply(
     memory: &mut ScanMemory,
     scan: &Scan,
     pages: &dyn Pages,
-    vanish: VanishPolicy,
+    compared: &ComparedScan,
 ) -> Result<RowCounts, LoadError> {
-    let staged = stage(scan, pages)?;
-    versions::backfill_missing(store, staged.base)?;
-    let stored = StoredRows::read(store, scan, &staged)?;
-    let mut classification = classify(&staged.records, &stored.rows, &classify_options(scan, &staged, vanish));
-    superseded::mark(store, scan, &staged, &mut classification)?;
-    memory.new_keys.note(scan, &staged, &classification);
+    memory.new_keys.note(scan, compared);
+    let ComparedScan { staged, stored, classification } = compared;
     let snapshots = snapshots::find(store, &staged.snapshots)?;
     snapshots.remove_replaced(store, scan)?;
     let written = if classification.changes_nothing() && snapshots.is_empty() {
         WriteResult::default()
     } else {
-        let old = OldRows::read(store, staged.base, &stored, &indexes_to_read(&classification))?;
-        let input = WriteInput {
-            scan,
-            staged: &staged,
-            stored: &stored,
-            classification: &classification,
-            old: &old,
-            snapshots: &snapshots,
-        };
+        let old = OldRows::read(store, staged.base, stored, &indexes_to_read(classification))?;
+        let input = WriteInput { scan, staged, stored, classification, old: &old, snapshots: &snapshots };
         write_pages(store, pages, input)?
     };
     superseded::note_vanished(memory, staged.base, &written.vanished)?;
-    let new = write_rejects(store, memory, scan, &staged, &written.collision_losers)?;
+    let new = write_rejects(store, memory, scan, staged, &written.collision_losers)?;
     let changed = written.counts.inserted + written.counts.updated + written.counts.filled_in;
     Ok(RowCounts {
         rows_read: staged.rows_read,

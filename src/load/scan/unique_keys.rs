@@ -5,9 +5,9 @@
 //! complete table, in one read. Of rows with one key, the row that takes precedence stays; the others go to the
 //! history.
 //!
-//! The rows of a key are compared in the order in which their scans were applied. A scan that overlaps the collected
-//! keys is applied only after they were compared. So the result does not depend on how many scans one commit contains,
-//! and a replay gives the same.
+//! The rows of a key are compared in the order in which their scans were applied. A scan that changes a row with a
+//! collected key is applied only after the keys were compared ([`NewKeys::must_precede`]). So the result does not depend
+//! on how many scans one commit contains, and a replay gives the same.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,11 +18,11 @@ use arrow::{
 use foldhash::{HashMap, HashSet};
 
 use super::{
-    classify::{Classification, RecordChange},
+    ComparedScan,
+    classify::RecordChange,
     collisions::{LostRows, has_history, write_lost},
     hashes::{HashFilter, sorted_by_hash},
     records::{Record, rows_where, stored_records},
-    staged::StagedScan,
     stamps::column_of,
 };
 use crate::{
@@ -56,23 +56,7 @@ struct NewKey {
 pub(in crate::load) struct NewKeys {
     keys: Vec<NewKey>,
     /// The scans that added rows, in the order in which they were applied.
-    scans: Vec<AddingScan>,
-    /// The keys of the complete table at the last comparison; `None` before the first.
-    known: Option<KnownKeys>,
-}
-
-/// The keys of a table.
-#[derive(Debug)]
-struct KnownKeys {
-    filter: HashFilter,
-    rows: usize,
-}
-
-#[derive(Debug)]
-struct AddingScan {
-    id: ScanId,
-    /// The range of the creation times of its new records.
-    range: TimeRange,
+    scans: Vec<ScanId>,
 }
 
 /// How the counts of a scan change, because rows that it added have the key of another row.
@@ -107,44 +91,38 @@ impl CountCorrection {
 
 impl NewKeys {
     /// Adds the keys of the scan's new records.
-    pub fn note(&mut self, scan: &Scan, staged: &StagedScan, classification: &Classification) {
-        if !has_history(staged.base) {
+    pub fn note(&mut self, scan: &Scan, compared: &ComparedScan) {
+        if !has_history(compared.staged.base) {
             return;
         }
-        let changes = staged.records.iter().zip(&classification.records);
-        let new = changes.filter(|(_, change)| **change == RecordChange::New).map(|(record, _)| record);
+        let new = compared.changes().filter(|(_, change)| *change == RecordChange::New);
         let index = self.scans.len() as u32;
         let before = self.keys.len();
-        self.keys.extend(new.map(|record| NewKey {
+        self.keys.extend(new.map(|(record, _)| NewKey {
             hash: record.key as u64,
             created_us: record.created_us,
             scan: index,
         }));
-        let times = self.keys.iter().skip(before).map(|key| TimeRange::at(key.created_us));
-        if let Some(range) = times.reduce(TimeRange::with) {
-            self.scans.push(AddingScan { id: scan.id.clone(), range });
+        if self.keys.len() > before {
+            self.scans.push(scan.id.clone());
         }
     }
 
-    /// Returns true if the keys must be compared before this scan is applied: they are many, or the scan may change a
-    /// row that has one of them.
-    pub fn must_precede(&self, scan: &Scan) -> bool {
-        let window = TimeRange::of(scan.window);
-        self.is_full() || (self.scans.iter().any(|adding| adding.range.overlaps(window)) && self.may_share(window))
+    /// Returns true if the keys must be compared with the complete table before this scan is applied, and the scan
+    /// with the stored rows once more: it changes a row with one of the keys, or found that such a record lost before.
+    /// Whether a row is current when it changes decides what the history gets.
+    pub fn must_precede(&self, compared: &ComparedScan) -> bool {
+        if self.keys.is_empty() || !has_history(compared.staged.base) {
+            return false;
+        }
+        let is_decided = |change: RecordChange| !matches!(change, RecordChange::New | RecordChange::Unchanged);
+        let records = compared.changes().filter(|(_, change)| is_decided(*change)).map(|(record, _)| record.key);
+        let changed: HashSet<u64> = records.chain(compared.removed_keys()).map(|key| key as u64).collect();
+        !changed.is_empty() && self.keys.iter().any(|key| changed.contains(&key.hash))
     }
 
-    /// Returns true if a row in this range may be one of several with a key, as far as the collected keys tell. Scans
-    /// often return some rows of the next window, so most ranges of neighbours overlap, and a comparison reads the
-    /// complete table.
-    fn may_share(&self, range: TimeRange) -> bool {
-        let Some(known) = &self.known else { return true };
-        let within: HashSet<u64> =
-            self.keys.iter().filter(|key| range.overlaps(TimeRange::at(key.created_us))).map(|key| key.hash).collect();
-        let found = self.keys.iter().filter(|key| within.contains(&key.hash)).count();
-        found > within.len() || within.iter().any(|hash| known.filter.may_contain(*hash))
-    }
-
-    fn is_full(&self) -> bool {
+    /// Returns true if the keys must be compared before the next scan.
+    pub fn is_full(&self) -> bool {
         self.keys.len() >= NEW_KEYS_MAX
     }
 
@@ -170,12 +148,8 @@ impl NewKeys {
         let base = contract("responses")?;
         let mut filter = HashFilter::with_room_for(new.keys.len());
         new.keys.iter().for_each(|key| filter.add(key.hash));
-        let rows_before = new.known.take().map_or(0, |known| known.rows);
-        let mut known = KnownKeys { filter: HashFilter::with_room_for(rows_before + new.keys.len()), rows: 0 };
         let mut shared = SharedKeys::new(base);
         each_key(store, base, &Filter::all(), &mut |rows, hashes, times| {
-            known.rows += rows.num_rows();
-            hashes.iter().for_each(|hash| known.filter.add(*hash as u64));
             let others = |row: usize| {
                 let (hash, created_us) = (*hashes.get(row)? as u64, *times.values().get(row)?);
                 let same = if filter.may_contain(hash) { new.with_hash(hash) } else { &[] };
@@ -183,7 +157,6 @@ impl NewKeys {
             };
             shared.add(rows, times, |row| others(row).map(|keys| keys.iter().map(|key| key.created_us)))
         })?;
-        self.known = Some(known);
         let corrections = resolve_shared(store, base, &shared, &new)?;
         Ok(corrections.into_iter().filter_map(|(scan, correction)| Some((scan?, correction))).collect())
     }
@@ -397,7 +370,7 @@ impl Meetings {
                 replaced: u64::from(scan.is_some() && meeting.later == meeting.winner),
                 collisions: u64::from(is_collision),
             };
-            corrections.entry(scan.map(|scan| scan.id.clone())).or_default().add(correction);
+            corrections.entry(scan.cloned()).or_default().add(correction);
         }
         Ok(corrections)
     }

@@ -14,7 +14,7 @@ use super::*;
 use crate::{
     load::{
         Identity, Reader, Warehouse,
-        conformance::{Answer, Kind, answer, answers_scan, conformance_tests, page},
+        conformance::{Answer, Kind, Lab, answer, answers_scan, conformance_tests, keys, page},
     },
     model::{DAY_MS, Scan, WarehouseKind},
     schema::{table, tables},
@@ -86,6 +86,13 @@ fn write(root: &Path, table: &'static Table, batches: &[RecordBatch]) {
 }
 
 conformance_tests!(memory);
+
+#[test]
+fn p2_random_keys_do_not_depend_on_commits() {
+    for seed in 0..12 {
+        keys::p2_random_keys_do_not_depend_on_commits(seed, &mut Lab::new(memory()), &mut Lab::new(memory()));
+    }
+}
 
 mod written_at_once {
     crate::load::conformance::conformance_tests!(super::memory_that_is_written_at_once);
