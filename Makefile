@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help browser demo test test-one test-otlp test-slow build build-quick check install dist dist-test simulate
-.PHONY: size bucket readers schedulers book bench micro instructions
+.PHONY: size bucket lakes readers schedulers book bench micro instructions
 
 QUICK = PROFILE=quick scripts/cargo.sh
 # Many tests wait, for a slow service or for a `Retry-After`, so there are more threads than processors.
@@ -56,6 +56,9 @@ schedulers: build-quick ## runs the examples for schedulers, with each exit code
 
 bucket: ## a Parquet warehouse against a real S3 server
 	PROFILE=quick scripts/bucket.sh
+
+lakes: ## the store of attached catalogs: DuckLake, PostgreSQL, Iceberg
+	PROFILE=quick scripts/lakes.sh
 
 browser: build-quick ## the status page in headless Chromium; see target/status-page
 	scripts/browser/run.sh $${CARGO_TARGET_DIR:-target}/quick/studysync

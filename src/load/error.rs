@@ -68,6 +68,9 @@ pub enum LoadError {
     /// A request to a bucket failed: see the answer of the store.
     #[error(transparent)]
     Bucket(#[from] BucketError),
+    /// Another writer committed at the same time, and nothing of this transaction was stored: repeat it.
+    #[error("another writer changed {} at the same time", path.display())]
+    Conflict { path: PathBuf },
     /// The engine refused a statement, or failed to run it.
     #[error("the engine failed to {action}")]
     Engine {
@@ -173,7 +176,7 @@ impl LoadError {
 impl Fault for LoadError {
     fn reason(&self) -> RunReason {
         match self {
-            LoadError::Locked { .. } => RunReason::WarehouseLocked,
+            LoadError::Locked { .. } | LoadError::Conflict { .. } => RunReason::WarehouseLocked,
             LoadError::Full { .. } => RunReason::DiskFull,
             LoadError::OtherIdentity { .. }
             | LoadError::OtherPartition { .. }
@@ -224,6 +227,7 @@ impl Fault for LoadError {
             LoadError::Unfinished { .. } => "run `studysync sync` once, which finishes the change",
             LoadError::Damaged { .. } | LoadError::DamagedRows(_) => DAMAGED,
             LoadError::TooManyRows { .. } => "name fewer people at once",
+            LoadError::Conflict { .. } => "let the other writer end, then run again: nothing committed is lost",
             LoadError::RolledBack => "run the same command again: it applies these scans again",
             LoadError::Bug(_) => BUG,
             LoadError::TimedOut { .. } => "read less: --survey selects one survey",

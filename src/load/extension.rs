@@ -68,8 +68,17 @@ fn set_directory(connection: &Connection, directory: Option<&Path>) -> Result<()
 
 /// Loads the extension from the folder of extensions; `None` for the folder that the engine has.
 fn load(connection: &Connection, directory: Option<&Path>) -> Result<(), LoadError> {
+    load_extension(connection, NAME, directory)
+}
+
+/// Loads an extension from the folder of extensions; `None` for the folder that the engine has.
+pub(super) fn load_extension(
+    connection: &Connection,
+    name: &'static str,
+    directory: Option<&Path>,
+) -> Result<(), LoadError> {
     set_directory(connection, directory)?;
-    connection.execute_batch(&format!("LOAD {NAME}")).map_err(|error| no_extension(&error.to_string()))
+    connection.execute_batch(&format!("LOAD {name}")).map_err(|error| no_extension(name, &error.to_string()))
 }
 
 /// Returns the path of the extension's file; `None` if it is not installed.
@@ -84,12 +93,12 @@ fn installed_path(connection: &Connection) -> Result<Option<PathBuf>, LoadError>
 
 /// Returns the error for an extension that cannot be loaded. Shortens the engine's message to the missing file, or to
 /// the message's first line.
-fn no_extension(message: &str) -> LoadError {
+fn no_extension(name: &'static str, message: &str) -> LoadError {
     let why = match message.split_once("not found.") {
         Some((before, _)) => format!("there is no {}", before.split('"').nth(1).unwrap_or("file of it")),
         None => message.lines().next().unwrap_or_default().to_owned(),
     };
-    LoadError::NoExtension { name: NAME, why }
+    LoadError::NoExtension { name, why }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Waits for a limited time while another process has a warehouse open. DuckDB cannot wait for the lock of a file, so
-//! opening is retried.
+//! Waits for a limited time while another process has a warehouse open, or after another writer was first. DuckDB
+//! cannot wait for the lock of a file, so opening is retried.
 
 use std::{
     path::PathBuf,
@@ -8,6 +8,7 @@ use std::{
 };
 
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use super::LoadError;
 
@@ -21,6 +22,29 @@ pub struct LockPatience {
     pub wait: Duration,
     /// Cancels the wait.
     pub stop: CancellationToken,
+}
+
+/// How often in succession a transaction may fail because another writer was first.
+const CONFLICTS_MAX: u32 = 20;
+/// Half of the longest wait after the first conflict, in milliseconds. The longest wait doubles five times.
+const CONFLICT_DELAY_MS: u64 = 50;
+
+/// How often in succession another writer was first.
+#[derive(Debug, Default)]
+pub(super) struct Conflicts(u32);
+
+impl Conflicts {
+    /// Waits for a random time, so that writers which met once do not meet again. Returns false after too many
+    /// conflicts.
+    pub fn wait(&mut self) -> bool {
+        self.0 += 1;
+        if self.0 > CONFLICTS_MAX {
+            return false;
+        }
+        let longest_ms = CONFLICT_DELAY_MS << self.0.min(6);
+        thread::sleep(Duration::from_millis(Uuid::new_v4().as_u128() as u64 % longest_ms));
+        true
+    }
 }
 
 /// What a reader does while another process writes the DuckDB file.

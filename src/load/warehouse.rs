@@ -8,7 +8,9 @@ use std::{
 use super::{
     Applied, CoOccurrence, CommitFindings, CommitOptions, Differences, ErasureRecord, EventRows, ExportedRows,
     LedgerEntry, LoadError, LocationResult, LostRecordings, Pages, ParseAgain, PeopleFound, RecordingOutcome,
-    Replacement, RowCounts, RunRecord, Stamp, WantedRecordings, persons,
+    Replacement, RowCounts, RunRecord, Stamp, WantedRecordings,
+    lock_wait::Conflicts,
+    persons,
     scan::{self, ComparedScan, ScanMemory},
     store::{BufferedStore, Store, TimeRange},
     tables::{
@@ -47,6 +49,8 @@ pub struct Warehouse {
     memory: ScanMemory,
     /// What the comparison of keys over all windows found since the last [`Warehouse::commit`].
     findings: CommitFindings,
+    /// How often in succession another writer was first.
+    conflicts: Conflicts,
     /// Number of threads for [`Warehouse::search`].
     threads: usize,
 }
@@ -75,6 +79,7 @@ impl Warehouse {
             committed_until_ms: i64::MAX,
             memory: ScanMemory::default(),
             findings: CommitFindings::default(),
+            conflicts: Conflicts::default(),
             threads,
         }
     }
@@ -127,10 +132,7 @@ impl Warehouse {
     pub fn apply(&mut self, scan: &Scan, pages: &dyn Pages, options: &CommitOptions) -> Result<Applied, LoadError> {
         self.require_nothing_lost()?;
         let applied = self.apply_if_new(scan, pages, options);
-        if applied.is_err() {
-            self.rollback();
-        }
-        applied
+        applied.inspect_err(|_| self.rollback())
     }
 
     /// Applies the scan and adds its ledger row, unless the ledger has the scan already. Does not roll back after an
@@ -185,10 +187,7 @@ impl Warehouse {
     /// were stored. A replay calls this before each scan, with the time at which the scan was committed.
     pub fn replay_events(&mut self, until_ms: i64) -> Result<(), LoadError> {
         let replayed = self.replay_status_reports(until_ms);
-        if replayed.is_err() {
-            self.rollback();
-        }
-        replayed
+        replayed.inspect_err(|_| self.rollback())
     }
 
     /// Derives the status changes again after each group of events that were stored together.
@@ -256,7 +255,10 @@ impl Warehouse {
         let label = self.uncommitted.as_ref().map_or("tables", |scan| scan.0.as_str()).to_owned();
         let committed = self.resolve_keys().and_then(|()| self.store.commit(&label));
         match &committed {
-            Ok(()) => (self.uncommitted, self.committed_until_ms) = (None, self.reports_until_ms),
+            Ok(()) => {
+                (self.uncommitted, self.committed_until_ms, self.conflicts) =
+                    (None, self.reports_until_ms, Conflicts::default())
+            }
             Err(_) => self.rollback(),
         }
         committed
@@ -273,28 +275,27 @@ impl Warehouse {
     }
 
     /// Commits applied scans, runs `work`, and commits its changes if there are any. An error of `work` rolls its
-    /// changes back. If the store has too little memory for the work, repeats it with more.
+    /// changes back. Repeats work that [`Warehouse::can_repeat`].
     fn run<T>(&mut self, mut work: impl FnMut(&mut BufferedStore) -> Result<T, LoadError>) -> Result<T, LoadError> {
         self.commit_pending()?;
         loop {
             match work(&mut self.store).and_then(|done| self.commit_pending().map(|()| done)) {
-                Err(error) if error.is_out_of_memory() && self.raise_memory()? => {}
-                Err(error) => {
-                    self.rollback();
-                    return Err(error);
-                }
-                done => return done,
+                Err(error) if self.can_repeat(&error)? => {}
+                done => return done.inspect_err(|_| self.rollback()),
             }
         }
     }
 
-    /// Gives the store twice the memory, after work on it failed with an error that says
-    /// [`LoadError::is_out_of_memory`]. Returns false if the store cannot have more. The caller applies scans again
-    /// that the error rolled back.
-    pub fn raise_memory(&mut self) -> Result<bool, LoadError> {
+    /// Returns true if work that failed with this error can be done again: the store has twice the memory now, or this
+    /// thread has waited for another writer. The caller applies scans again that the error rolled back.
+    pub fn can_repeat(&mut self, error: &LoadError) -> Result<bool, LoadError> {
+        let is_conflict = matches!(error, LoadError::Conflict { .. });
+        if !is_conflict && !error.is_out_of_memory() {
+            return Ok(false);
+        }
         self.rollback();
         self.lost_uncommitted = false;
-        self.store.store().raise_memory()
+        if is_conflict { Ok(self.conflicts.wait()) } else { self.store.store().raise_memory() }
     }
 
     /// Compares the warehouse with a complete scan, and counts the rows that differ. Lists at most `examples_max` rows
@@ -330,11 +331,6 @@ impl Warehouse {
     pub fn export_reader_copy(&mut self) -> Result<(), LoadError> {
         self.commit_pending()?;
         self.store.store().export_reader_copy()
-    }
-
-    /// Adds a row to `sync_runs`, or replaces the row of the same run.
-    pub fn record_run(&mut self, run: &RunRecord) -> Result<(), LoadError> {
-        self.record_runs(std::slice::from_ref(run))
     }
 
     /// Adds rows to `sync_runs`, or replaces the rows of the same runs, in one transaction.

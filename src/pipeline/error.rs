@@ -82,11 +82,6 @@ pub enum PipelineError {
 }
 
 impl PipelineError {
-    /// Returns true if a warehouse had too little memory.
-    pub(super) fn is_out_of_memory(&self) -> bool {
-        matches!(self, PipelineError::Load { source, .. } if source.is_out_of_memory())
-    }
-
     /// Returns a function for `map_err` that makes the error of a results file of a push.
     pub(super) fn results(path: &Path) -> impl Fn(io::Error) -> PipelineError + Copy + use<'_> {
         move |source| FileError { action: "write the results to", path: path.to_owned(), source }.into()

@@ -28,6 +28,11 @@ pub(in crate::load) trait Kind {
 
     /// Returns the folder with all files of the warehouse.
     fn root(&self) -> &Path;
+
+    /// Returns what a text of the warehouse has in place of the character NUL.
+    fn stored_nul(&self) -> char {
+        '\0'
+    }
 }
 
 /// A warehouse under test, and the options with which scans are applied to it.

@@ -253,7 +253,7 @@ pub(in crate::load) fn p1_rejects_are_kept_once_with_their_text(lab: &mut Lab) {
     let stored = "SELECT stream, reason, field, scan_id, raw FROM rejects ORDER BY len(raw)";
     let expected = [
         "responses | missing_key | questionId | scan-responses-0-0 | {}".to_owned(),
-        "responses | missing_key | questionId | scan-responses-0-0 | {\"a\":'1\u{0}'}".to_owned(),
+        format!("responses | missing_key | questionId | scan-responses-0-0 | {{\"a\":'1{}'}}", lab.kind.stored_nul()),
     ];
     assert_eq!(lab.rows(stored), expected);
     let applied = lab.apply(&scan(1), &[bad, page(&[])]);
@@ -275,10 +275,10 @@ pub(in crate::load) fn a_run_is_recorded_once(lab: &mut Lab) {
         program_version: "0.1.0".into(),
         report: "{\"it's\": 1}".into(),
     };
-    lab.warehouse().record_run(&run).unwrap();
+    lab.warehouse().record_runs(std::slice::from_ref(&run)).unwrap();
     run.outcome = "needs_a_look".into();
     run.exit_code = 3;
-    lab.warehouse().record_run(&run).unwrap();
+    lab.warehouse().record_runs(std::slice::from_ref(&run)).unwrap();
     lab.warehouse().publish().unwrap();
     assert_eq!(
         lab.rows("SELECT run_id, outcome, exit_code, finished_at::VARCHAR, report FROM sync_runs"),

@@ -3,6 +3,8 @@
 //!
 //! The rest of `load` uses a store through [`BufferedStore`].
 
+#[cfg(test)]
+mod attached;
 mod buffer;
 mod change;
 pub(in crate::load) mod duckdb;
@@ -12,6 +14,7 @@ mod memory;
 mod parallel_read;
 pub(in crate::load) mod parquet;
 mod rows;
+mod sql;
 
 pub(in crate::load) use buffer::BufferedStore;
 pub(in crate::load) use change::{TableChange, removal_columns, removal_key_columns, removal_keys};

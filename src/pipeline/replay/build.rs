@@ -126,8 +126,7 @@ type ScanToApply = (Arc<ArchivedScan>, CommitOptions);
 
 impl Writer<'_> {
     /// Applies the steps until the reader ends. Buffers the pages of a scan until its commit step, and commits after
-    /// [`UNCOMMITTED_ROWS_MAX`] rows. If the warehouse has too little memory, applies the scans since the last commit
-    /// again, with more memory.
+    /// [`UNCOMMITTED_ROWS_MAX`] rows. Applies the scans since the last commit again if [`Warehouse::can_repeat`].
     fn write(
         &self,
         destination: &mut Warehouse,
@@ -152,7 +151,7 @@ impl Writer<'_> {
                 WriterStep::Complete => (true, destination.commit().map(|_| true)),
             };
             let is_committed = match committed {
-                Err(error) if error.is_out_of_memory() && destination.raise_memory()? => {
+                Err(error) if destination.can_repeat(&error)? => {
                     uncommitted.iter().try_for_each(|scan| self.apply_alone(destination, scan))?;
                     true
                 }
@@ -184,12 +183,11 @@ impl Writer<'_> {
         Ok(destination.apply(&archived.scan, &pages, options)?.counts.rows_read)
     }
 
-    /// Applies a scan and commits it, with pages from the archive; again with more memory while the warehouse has too
-    /// little.
+    /// Applies a scan and commits it, with pages from the archive; again while [`Warehouse::can_repeat`].
     fn apply_alone(&self, destination: &mut Warehouse, scan: &ScanToApply) -> Result<(), LoadError> {
         loop {
             match self.apply(destination, scan, None).and_then(|_| destination.commit()) {
-                Err(error) if error.is_out_of_memory() && destination.raise_memory()? => {}
+                Err(error) if destination.can_repeat(&error)? => {}
                 committed => return committed.map(drop),
             }
         }

@@ -199,7 +199,7 @@ impl Run {
         let record = self.record(error);
         for destination in &self.destinations {
             let record = record.clone();
-            self.with(destination, move |destination| destination.record_run(&record)).await?;
+            self.with(destination, move |destination| destination.record_runs(std::slice::from_ref(&record))).await?;
             self.publish(destination).await?;
         }
         self.remember_untrusted()

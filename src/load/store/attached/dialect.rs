@@ -1,0 +1,163 @@
+//! What differs between the catalogs that DuckDB attaches: extensions, tables and texts of errors.
+
+use crate::{
+    model::{CatalogAddress, CatalogKeys, CatalogPlace, LakeCatalog},
+    schema::{ANSWER_COMPRESSION, Table, quote_identifier, quote_text},
+};
+
+/// What differs between the kinds of catalogs.
+#[derive(Debug)]
+pub(super) struct Dialect {
+    /// The extensions of DuckDB, in the order in which they are loaded.
+    pub extensions: &'static [&'static str],
+    /// Settings of the engine for this kind.
+    pub settings: &'static [&'static str],
+    pub partitions: Partitions,
+    /// True if two transactions can add rows with the same new key without a conflict. Each transaction then changes a
+    /// row of the table with the metadata, so that two of them always conflict.
+    pub needs_turn: bool,
+    /// Texts in messages of the engine that mean that another writer has committed.
+    pub conflicts: &'static [&'static str],
+    /// Statements after a rollback.
+    pub after_rollback: &'static [&'static str],
+}
+
+/// How a table with a partition column is partitioned by month.
+#[derive(Debug)]
+pub(super) enum Partitions {
+    /// Not at all: the column has an index.
+    Indexed,
+    /// By a clause of `CREATE TABLE`, where `{column}` is the column.
+    InCreate(&'static str),
+    /// By a statement after it, where `{table}` and `{column}` are replaced.
+    After(&'static str),
+}
+
+const DUCKLAKE_CONFLICT: &str = "Transaction conflict";
+const LAKE_MONTHS: Partitions =
+    Partitions::After("ALTER TABLE {table} SET PARTITIONED BY (year({column}), month({column}))");
+
+static DUCKLAKE_FILE: Dialect = Dialect {
+    extensions: &["ducklake"],
+    settings: &[],
+    partitions: LAKE_MONTHS,
+    needs_turn: false,
+    conflicts: &[DUCKLAKE_CONFLICT],
+    after_rollback: &[],
+};
+
+static DUCKLAKE_POSTGRES: Dialect = Dialect {
+    extensions: &["ducklake", "postgres"],
+    settings: &[],
+    partitions: LAKE_MONTHS,
+    needs_turn: true,
+    conflicts: &[DUCKLAKE_CONFLICT, "could not serialize access"],
+    after_rollback: &[],
+};
+
+static POSTGRES: Dialect = Dialect {
+    extensions: &["postgres"],
+    // PostgreSQL has no texts with the character NUL.
+    settings: &["SET pg_null_byte_replacement = '\u{fffd}'"],
+    partitions: Partitions::Indexed,
+    needs_turn: true,
+    conflicts: &["could not serialize access", "deadlock detected"],
+    // The extension keeps columns that the rollback removed.
+    after_rollback: &["CALL pg_clear_cache()"],
+};
+
+static ICEBERG: Dialect = Dialect {
+    extensions: &["httpfs", "avro", "iceberg"],
+    settings: &[],
+    partitions: Partitions::InCreate(" PARTITIONED BY (month({column}))"),
+    // Two commits to one table always conflict, and each transaction with rows has a row of the ledger.
+    needs_turn: false,
+    conflicts: &["Conflict_409", "CommitFailedException", "does not have a reachable state in this transaction"],
+    after_rollback: &[],
+};
+
+impl Dialect {
+    pub fn of(address: &CatalogAddress) -> &'static Dialect {
+        match address {
+            CatalogAddress::DuckLake { catalog: LakeCatalog::File(_), .. } => &DUCKLAKE_FILE,
+            CatalogAddress::DuckLake { catalog: LakeCatalog::Postgres(_), .. } => &DUCKLAKE_POSTGRES,
+            CatalogAddress::Postgres(_) => &POSTGRES,
+            CatalogAddress::Iceberg { .. } => &ICEBERG,
+        }
+    }
+
+    pub fn is_conflict(&self, message: &str) -> bool {
+        self.conflicts.iter().any(|sign| message.contains(sign))
+    }
+
+    /// Returns the statements that create a table. `relation` is its SQL name.
+    pub fn create_sql(&self, table: &Table, relation: &str) -> Vec<String> {
+        let own = format!("CREATE TABLE IF NOT EXISTS {}", quote_identifier(&table.name));
+        let create = table.create_sql().replace(ANSWER_COMPRESSION, "");
+        let create = create.replacen(&own, &format!("CREATE TABLE {relation}"), 1);
+        let column = table.partition.as_deref().map(quote_identifier);
+        let filled =
+            |text: &str| text.replace("{table}", relation).replace("{column}", column.as_deref().unwrap_or_default());
+        match (&self.partitions, &column) {
+            (Partitions::InCreate(clause), Some(_)) => vec![format!("{create}{}", filled(clause))],
+            (Partitions::After(statement), Some(_)) => vec![create, filled(statement)],
+            (Partitions::Indexed, Some(column)) => {
+                let index = quote_identifier(&format!("{}_by_time", table.name));
+                vec![create, format!("CREATE INDEX {index} ON {relation} ({column})")]
+            }
+            _ => vec![create],
+        }
+    }
+}
+
+/// Returns the statements that attach a catalog as `name`.
+pub(super) fn attach_sql(catalog: &CatalogPlace, name: &str, is_read_only: bool) -> Vec<String> {
+    let CatalogPlace { address, keys, .. } = catalog;
+    let mode = if is_read_only { "READ_ONLY, " } else { "" };
+    let create = if is_read_only { "CREATE_IF_NOT_EXISTS false, " } else { "" };
+    match address {
+        CatalogAddress::DuckLake { catalog, data } => {
+            let (source, schema) = match catalog {
+                LakeCatalog::File(path) => (format!("ducklake:{}", path.display()), String::new()),
+                LakeCatalog::Postgres(address) => {
+                    let schema = format!(", METADATA_SCHEMA {}", quote_text(&address.schema));
+                    (format!("ducklake:postgres:{}", address.connection()), schema)
+                }
+            };
+            let (source, data) = (quote_text(&source), quote_text(data));
+            // Values of small commits would be in the catalog, where an erasure does not search them.
+            let options = format!("{mode}{create}DATA_PATH {data}, DATA_INLINING_ROW_LIMIT 0{schema}");
+            vec![format!("ATTACH {source} AS {name} ({options})")]
+        }
+        CatalogAddress::Postgres(address) => {
+            let (connection, schema) = (quote_text(&address.connection()), quote_text(&address.schema));
+            vec![format!("ATTACH {connection} AS {name} (TYPE postgres, {mode}SCHEMA {schema})")]
+        }
+        CatalogAddress::Iceberg { catalog, warehouse, .. } => {
+            let (endpoint, warehouse) = (quote_text(catalog.as_str().trim_end_matches('/')), quote_text(warehouse));
+            let authorization = if keys.client.is_some() { "SECRET catalog" } else { "AUTHORIZATION_TYPE 'none'" };
+            let mut statements = secrets_sql(keys);
+            statements.push(format!(
+                "ATTACH {warehouse} AS {name} (TYPE iceberg, {mode}ENDPOINT {endpoint}, {authorization})"
+            ));
+            statements
+        }
+    }
+}
+
+/// Returns the statements that create the secrets of an Iceberg catalog and of the bucket with its files.
+fn secrets_sql(keys: &CatalogKeys) -> Vec<String> {
+    let mut statements = Vec::new();
+    if !keys.s3.is_empty() {
+        let options: Vec<String> =
+            keys.s3.iter().map(|(name, value)| format!("{name} {}", quote_text(value))).collect();
+        statements.push(format!("CREATE OR REPLACE SECRET bucket (TYPE s3, {})", options.join(", ")));
+    }
+    if let Some((id, secret)) = &keys.client {
+        let [id, secret, address] = [id, secret, &keys.tokens_address].map(|text| quote_text(text));
+        statements.push(format!(
+            "CREATE OR REPLACE SECRET catalog (TYPE iceberg, CLIENT_ID {id}, CLIENT_SECRET {secret}, OAUTH2_SERVER_URI {address})"
+        ));
+    }
+    statements
+}

@@ -1,0 +1,256 @@
+//! Runs the conformance suite on catalogs. `scripts/lakes.sh` starts the servers and names the extensions.
+
+use std::{collections::BTreeMap, fs, path::Path, thread};
+
+use arrow::util::pretty::pretty_format_batches;
+use tempfile::TempDir;
+use uuid::Uuid;
+
+use super::*;
+use crate::{
+    files,
+    load::{
+        CommitOptions, EngineOptions, Reader, Warehouse,
+        conformance::{Answer, Kind, answer, answers_scan, day, identity, page, pages::WantedRows},
+    },
+    model::{CatalogAddress, CatalogKeys, Identifier, IdentifierKind, WarehouseKind},
+    schema::{self, quote_text},
+};
+
+struct InCatalog {
+    catalog: CatalogPlace,
+    /// The published rows as Parquet files, for readers and for comparisons.
+    mirror: TempDir,
+}
+
+#[expect(clippy::disallowed_methods, reason = "the script names servers and folders")]
+fn variable(name: &str) -> String {
+    std::env::var(name).expect("run by scripts/lakes.sh, which starts the servers")
+}
+
+fn open(kind: &InCatalog, identity: &Identity, is_read_only: bool) -> Result<AttachedStore, LoadError> {
+    let options = AttachedOptions { catalog: kind.catalog.clone(), identity: identity.clone(), is_read_only };
+    let temp_directory = kind.mirror.path().join("spill");
+    let engine = StartedEngine::start(EngineOptions { memory_limit_bytes: 256 << 20, threads: 1, temp_directory })?;
+    AttachedStore::open(options, engine, Failpoints::default())
+}
+
+impl InCatalog {
+    fn new(address: CatalogAddress, keys: CatalogKeys) -> Box<dyn Kind> {
+        let extension_directory = Some(variable("STUDYSYNC_TEST_EXTENSIONS").into());
+        let catalog = CatalogPlace { address, keys, extension_directory };
+        Box::new(Self { catalog, mirror: TempDir::new().unwrap() })
+    }
+
+    /// Writes the rows of each table to a file, unless the file has them.
+    fn update_mirror(&self) {
+        let store = open(self, &identity("test"), true).unwrap();
+        let folder = self.mirror.path().join("files");
+        fs::create_dir_all(&folder).unwrap();
+        let count = |table: &Table| {
+            format!("SELECT {}, count(*) FROM {}", quote_text(&table.name), store.relation(&table.name))
+        };
+        let counts: Vec<String> = schema::tables().iter().map(count).collect();
+        let read = |row: &duckdb::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        let counts: BTreeMap<String, i64> = store.engine.query("count", &counts.join(" UNION ALL "), read).unwrap();
+        for table in schema::tables() {
+            let rows = counts[&table.name];
+            let part = if table.partition.is_some() { "all/" } else { "" };
+            let path = folder.join(format!("{}/{part}data.parquet", table.name));
+            if rows == 0 && !path.exists() {
+                continue;
+            }
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            let new = self.mirror.path().join("new.parquet");
+            let columns: Vec<String> = table.columns.iter().map(|column| quote_identifier(&column.name)).collect();
+            let sql = format!(
+                "COPY (SELECT {} FROM {} ORDER BY ALL) TO {} (FORMAT parquet)",
+                columns.join(", "),
+                store.relation(&table.name),
+                quote_text(&new.to_string_lossy())
+            );
+            store.engine.execute("mirror", &sql).unwrap();
+            if fs::read(&path).ok() == Some(fs::read(&new).unwrap()) {
+                fs::remove_file(new).unwrap();
+            } else {
+                fs::rename(new, path).unwrap();
+            }
+        }
+    }
+}
+
+impl Kind for InCatalog {
+    fn open(&self, identity: &Identity) -> Result<Warehouse, LoadError> {
+        Ok(Warehouse::new("catalog", String::new(), Box::new(open(self, identity, false)?), 1 << 20, 1))
+    }
+
+    fn reader(&self) -> Reader {
+        self.update_mirror();
+        Reader::open(&WarehouseKind::Parquet.at(self.mirror.path().join("files"))).unwrap()
+    }
+
+    fn root(&self) -> &Path {
+        self.update_mirror();
+        self.mirror.path()
+    }
+
+    fn stored_nul(&self) -> char {
+        if matches!(self.catalog.address, CatalogAddress::Postgres(_)) { '\u{fffd}' } else { '\0' }
+    }
+}
+
+fn postgres() -> Box<dyn Kind> {
+    let address = format!("{}?schema=s{}", variable("STUDYSYNC_TEST_POSTGRES"), Uuid::new_v4().simple());
+    InCatalog::new(CatalogAddress::postgres(&address).unwrap(), CatalogKeys::default())
+}
+
+fn ducklake() -> Box<dyn Kind> {
+    let folder = TempDir::new().unwrap().keep();
+    let address = CatalogAddress::ducklake(&folder.join("w.ducklake").to_string_lossy()).unwrap();
+    InCatalog::new(address, CatalogKeys::default())
+}
+
+fn ducklake_in_postgres() -> Box<dyn Kind> {
+    let (folder, server) = (TempDir::new().unwrap().keep(), variable("STUDYSYNC_TEST_POSTGRES"));
+    let (data, schema) = (folder.to_string_lossy(), Uuid::new_v4().simple());
+    let address = CatalogAddress::ducklake(&format!("{server}?schema=l{schema}&data={data}/")).unwrap();
+    InCatalog::new(address, CatalogKeys::default())
+}
+
+fn iceberg() -> Box<dyn Kind> {
+    let server = variable("STUDYSYNC_TEST_ICEBERG");
+    let [id, secret, endpoint] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "STUDYSYNC_TEST_S3"].map(variable);
+    let keys = CatalogKeys {
+        client: Some((id.clone(), secret.clone())),
+        tokens_address: format!("{server}/v1/oauth/tokens"),
+        s3: [("KEY_ID", id), ("SECRET", secret), ("ENDPOINT", endpoint), ("USE_SSL", "false".into())]
+            .into_iter()
+            .chain([("URL_STYLE", "path".into()), ("REGION", "us-east-1".into())])
+            .collect(),
+    };
+    let namespace = Uuid::new_v4().simple();
+    let address = CatalogAddress::iceberg(&format!("{server}?warehouse=lakehouse&namespace=n{namespace}")).unwrap();
+    InCatalog::new(address, keys)
+}
+
+mod postgres_catalog {
+    crate::load::conformance::conformance_tests!(slow super::postgres);
+}
+mod ducklake_catalog {
+    crate::load::conformance::conformance_tests!(slow super::ducklake);
+}
+mod ducklake_postgres_catalog {
+    crate::load::conformance::conformance_tests!(slow super::ducklake_in_postgres);
+}
+mod iceberg_catalog {
+    crate::load::conformance::conformance_tests!(slow super::iceberg);
+}
+
+/// Returns the bytes of all files below a folder.
+fn bytes_below(folder: &Path) -> Vec<u8> {
+    files::files_below(folder).unwrap().iter().flat_map(|file| fs::read(file).unwrap()).collect()
+}
+
+fn contains(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+#[test]
+#[ignore = "slow: run by `make lakes`"]
+fn p7_no_byte_of_an_erased_person_is_left_in_a_ducklake() {
+    const PERSON: &str = "session-of-the-erased-person";
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("w.ducklake");
+    let kind = InCatalog::new(CatalogAddress::ducklake(&path.to_string_lossy()).unwrap(), CatalogKeys::default());
+    let mut warehouse = kind.open(&identity("test")).unwrap();
+    let records = [answer(PERSON, 0, PERSON), answer("another", 0, "another")];
+    let scan = answers_scan(0, 0, 1);
+    warehouse.apply_and_commit(&scan, &WantedRows(&[page(&records)]), &CommitOptions::default()).unwrap();
+    warehouse.release_lock().unwrap();
+    assert!(contains(&bytes_below(folder.path()), PERSON));
+    let person = Identifier { kind: IdentifierKind::Session, value: PERSON.to_owned() };
+    assert_eq!(warehouse.erase_people(&[person]).unwrap().total(), 1);
+    warehouse.release_lock().unwrap();
+    assert!(!contains(&bytes_below(folder.path()), PERSON));
+    drop(warehouse);
+    let found = kind.reader().query("SELECT response_group_uid FROM responses", 10).unwrap().batches;
+    assert!(pretty_format_batches(&found).unwrap().to_string().contains("another"));
+}
+
+/// An erasure leaves the other rows of every kind of catalog.
+#[test]
+#[ignore = "slow: run by `make lakes`"]
+fn p7_an_erasure_removes_one_person_from_a_catalog() {
+    for kind in [ducklake_in_postgres(), postgres(), iceberg()] {
+        let mut warehouse = kind.open(&identity("test")).unwrap();
+        let records = [answer("person", 0, "text"), answer("another", 0, "text")];
+        let scan = answers_scan(0, 0, 1);
+        warehouse.apply_and_commit(&scan, &WantedRows(&[page(&records)]), &CommitOptions::default()).unwrap();
+        let person = Identifier { kind: IdentifierKind::Session, value: "person".to_owned() };
+        assert_eq!(warehouse.erase_people(&[person]).unwrap().total(), 1);
+        let found = kind.reader().query("SELECT response_group_uid FROM responses", 10).unwrap().batches;
+        let found = pretty_format_batches(&found).unwrap().to_string();
+        assert!(found.contains("another") && !found.contains("person"), "{found}");
+    }
+}
+
+/// Several writers add, change and lose records of the same keys at the same time. In the end each key has one row, the
+/// newest, and the ledger has each scan once.
+fn race(kind: &dyn Kind, writers: i64, nights: i64) {
+    const KEYS: i64 = 6;
+    kind.open(&identity("test")).unwrap();
+    let opened: Vec<Warehouse> = (0..writers).map(|_| kind.open(&identity("test")).unwrap()).collect();
+    thread::scope(|scope| {
+        for (writer, mut warehouse) in (0..).zip(opened) {
+            scope.spawn(move || {
+                for night in 0..nights {
+                    // Each writer has a day of its own, and all have the same keys.
+                    let records: Vec<Answer> = (0..KEYS)
+                        .map(|key| Answer {
+                            updated_ms: Some(day(50 + night) + (writer + key) % writers),
+                            ..answer(&format!("g{key}"), writer, &format!("{writer} in night {night}"))
+                        })
+                        .collect();
+                    let scan = answers_scan(night * writers + writer, writer, writer + 1);
+                    let apply = |warehouse: &mut Warehouse| {
+                        warehouse.apply(&scan, &WantedRows(&[page(&records)]), &CommitOptions::default())?;
+                        warehouse.commit().map(drop)
+                    };
+                    while let Err(error) = apply(&mut warehouse) {
+                        assert!(warehouse.can_repeat(&error).unwrap(), "{error:?}");
+                    }
+                }
+            });
+        }
+    });
+    let mut reader = kind.reader();
+    let mut rows = |sql: &str| {
+        let found = reader.query(sql, 1000).unwrap().batches;
+        pretty_format_batches(&found).unwrap().to_string()
+    };
+    let one_each = rows("SELECT count(*) = 6 AND count(DISTINCT response_group_uid) = 6 AS ok FROM responses");
+    assert!(one_each.contains("true"), "{one_each}");
+    // In the last night, the record with the greatest time of a key is that of one writer.
+    let newest = rows("SELECT min(epoch_ms(updated_at) % 1000) AS least FROM responses");
+    assert!(newest.contains(&format!("| {} ", writers - 1)), "{newest}");
+    let ledger = rows("SELECT count(*) AS scans FROM sync_windows");
+    assert!(ledger.contains(&format!("| {} ", writers * nights)), "{ledger}");
+}
+
+#[test]
+#[ignore = "slow: run by `make lakes`"]
+fn two_writers_of_postgres_lose_nothing() {
+    race(&*postgres(), 3, 4);
+}
+
+#[test]
+#[ignore = "slow: run by `make lakes`"]
+fn two_writers_of_a_ducklake_lose_nothing() {
+    race(&*ducklake_in_postgres(), 3, 4);
+}
+
+#[test]
+#[ignore = "slow: run by `make lakes`"]
+fn two_writers_of_iceberg_lose_nothing() {
+    race(&*iceberg(), 3, 4);
+}

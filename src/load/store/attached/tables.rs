@@ -1,0 +1,245 @@
+//! The tables of an attached catalog: creates them, checks whose they are, and removes the bytes of removed rows.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{ACTION, AttachedStore, CATALOG, META_TABLE};
+use crate::{
+    files,
+    load::{Identity, LoadError, store::ForeignTable},
+    model::{CatalogAddress, LakeCatalog, is_same_service},
+    schema::{self, Column, quote_identifier, quote_text},
+};
+
+/// Version of the layout of the tables. Tables with a newer layout are refused.
+const FORMAT_VERSION: u32 = 1;
+/// Key of the row that each transaction changes, if the dialect needs a turn.
+const TURN: &str = "turn";
+/// Key of the hash of the contracts whose tables and columns exist.
+const CONTRACT: &str = "contract";
+
+impl AttachedStore {
+    /// Creates the tables and columns that are missing, and checks whose they are.
+    pub(super) fn make_ready(&mut self) -> Result<(), LoadError> {
+        let found = self.tables()?;
+        if !found.contains(META_TABLE) {
+            if self.options.is_read_only {
+                return Err(LoadError::Missing { path: self.place() });
+            }
+            if let Some(other) = schema::tables().iter().find(|table| found.contains(&table.name)) {
+                let why = format!("it has a table {} that studysync did not create", other.name);
+                return Err(LoadError::NotOurs { path: self.place(), why });
+            }
+            return self.create();
+        }
+        let meta = self.check_meta()?;
+        if meta.get(CONTRACT) == Some(&contract_hash()) {
+            return Ok(());
+        }
+        let statements = self.missing_sql(&found)?;
+        match self.options.is_read_only {
+            true => Err(LoadError::Unfinished { path: self.place() }),
+            false => self.change_tables(&statements),
+        }
+    }
+
+    /// Returns the names of the tables of the schema.
+    fn tables(&self) -> Result<BTreeSet<String>, LoadError> {
+        let schema = quote_text(self.options.catalog.address.schema());
+        let sql = format!(
+            "SELECT table_name FROM duckdb_tables() WHERE database_name = '{CATALOG}' AND schema_name = {schema}"
+        );
+        self.engine.query("list the tables", &sql, |row| row.get(0))
+    }
+
+    fn create(&mut self) -> Result<(), LoadError> {
+        let schema = self.options.catalog.address.schema().to_owned();
+        if schema != "main" {
+            let sql = format!("CREATE SCHEMA IF NOT EXISTS {CATALOG}.{}", quote_identifier(&schema));
+            self.engine.execute("create the schema", &sql)?;
+        }
+        let meta = self.relation(META_TABLE);
+        let mut statements = vec![format!("CREATE TABLE {meta} (key VARCHAR, value VARCHAR)")];
+        for table in schema::tables() {
+            statements.extend(self.dialect.create_sql(table, &self.relation(&table.name)));
+        }
+        let Identity { base_url, environment } = &self.options.identity;
+        let (base_url, environment) = (quote_text(base_url), quote_text(environment));
+        statements.push(format!(
+            "INSERT INTO {meta} VALUES ('format_version', '{FORMAT_VERSION}'), ('base_url', {base_url}), \
+             ('environment', {environment}), ('{TURN}', '0'), ('{CONTRACT}', '{}')",
+            contract_hash()
+        ));
+        self.change_tables(&statements)
+    }
+
+    /// Runs statements in one transaction.
+    fn change_tables(&mut self, statements: &[String]) -> Result<(), LoadError> {
+        let connection = self.engine.connection();
+        let sql = format!("BEGIN TRANSACTION; {}; COMMIT", statements.join(";\n"));
+        connection.execute_batch(&sql).map_err(self.explained("create the tables")).inspect_err(|_| {
+            connection.execute_batch("ROLLBACK").ok();
+        })
+    }
+
+    /// Returns the statements that create missing tables and columns. `found` are the tables of the schema.
+    fn missing_sql(&self, found: &BTreeSet<String>) -> Result<Vec<String>, LoadError> {
+        let mut statements = Vec::new();
+        for table in schema::tables() {
+            let relation = self.relation(&table.name);
+            if !found.contains(&table.name) {
+                statements.extend(self.dialect.create_sql(table, &relation));
+                continue;
+            }
+            let existing = self.columns_of(&relation)?;
+            for column in table.columns.iter().filter(|column| !existing.contains_key(&column.name)) {
+                statements.extend(add_column_sql(&relation, column));
+            }
+        }
+        statements.push(self.set_meta_sql(CONTRACT, &contract_hash()));
+        Ok(statements)
+    }
+
+    /// Returns the types of the columns of a table.
+    fn columns_of(&self, relation: &str) -> Result<BTreeMap<String, String>, LoadError> {
+        let sql = format!("SELECT column_name, column_type FROM (DESCRIBE {relation})");
+        self.engine.query("list the columns", &sql, |row| Ok((row.get(0)?, row.get(1)?)))
+    }
+
+    /// Reads the metadata and compares it with this program and the identity.
+    fn check_meta(&self) -> Result<BTreeMap<String, String>, LoadError> {
+        let sql = format!("SELECT key, value FROM {}", self.relation(META_TABLE));
+        let meta: BTreeMap<String, String> =
+            self.engine.query("read the metadata", &sql, |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let value = |key: &str| meta.get(key).map_or("", String::as_str);
+        let version = value("format_version");
+        if version.parse::<u32>().map_or(true, |version| version > FORMAT_VERSION) {
+            return Err(LoadError::Newer { path: self.place(), found: format!("format {version}") });
+        }
+        let Identity { base_url, environment } = &self.options.identity;
+        if is_same_service(value("base_url"), base_url) && value("environment") == environment {
+            return Ok(meta);
+        }
+        Err(LoadError::OtherIdentity {
+            path: self.place(),
+            found: format!("{} ({})", value("base_url"), value("environment")),
+            wanted: format!("{base_url} ({environment})"),
+        })
+    }
+
+    /// Binds the warehouse to another identity.
+    pub(super) fn bind(&mut self, identity: &Identity) -> Result<(), LoadError> {
+        let Identity { base_url, environment } = identity;
+        self.change_tables(&[self.set_meta_sql("base_url", base_url), self.set_meta_sql("environment", environment)])
+    }
+
+    fn set_meta_sql(&self, key: &str, value: &str) -> String {
+        format!("UPDATE {} SET value = {} WHERE key = '{key}'", self.relation(META_TABLE), quote_text(value))
+    }
+
+    /// Reads the row that each transaction changes.
+    pub(super) fn read_turn(&self) -> Result<(), LoadError> {
+        let sql = format!("SELECT value::BIGINT FROM {} WHERE key = '{TURN}'", self.relation(META_TABLE));
+        self.engine.integers::<1>(ACTION, &sql).map(drop)
+    }
+
+    /// Changes the row that each transaction changes: two of them conflict.
+    pub(super) fn take_turn(&self) -> Result<(), LoadError> {
+        let meta = self.relation(META_TABLE);
+        let sql = format!("UPDATE {meta} SET value = (value::BIGINT + 1)::VARCHAR WHERE key = '{TURN}'");
+        self.engine.connection().execute_batch(&sql).map_err(self.explained(ACTION))
+    }
+
+    /// Returns the tables of the schema that this program did not create, with all their columns.
+    pub(super) fn tables_of_users(&self) -> Result<Vec<ForeignTable>, LoadError> {
+        let is_foreign = |name: &String| name != META_TABLE && schema::table(name).is_none();
+        let foreign = self.tables()?.into_iter().filter(is_foreign).map(|name| {
+            let relation = self.relation(&name);
+            let columns = self.columns_of(&relation)?.into_keys().collect();
+            Ok(ForeignTable { name, relation, columns })
+        });
+        foreign.collect()
+    }
+
+    /// Removes the bytes of removed rows from the files of the catalog.
+    pub(super) fn purge(&mut self) -> Result<(), LoadError> {
+        let action = "remove old bytes";
+        match &self.options.catalog.address {
+            CatalogAddress::DuckLake { catalog, .. } => {
+                for call in [
+                    "ducklake_flush_inlined_data('{catalog}')",
+                    "ducklake_rewrite_data_files('{catalog}', delete_threshold => 0)",
+                    "ducklake_merge_adjacent_files('{catalog}')",
+                    "ducklake_expire_snapshots('{catalog}', older_than => now())",
+                    "ducklake_cleanup_old_files('{catalog}', cleanup_all => true)",
+                ] {
+                    self.engine.execute(action, &format!("CALL {}", call.replace("{catalog}", CATALOG)))?;
+                }
+                match catalog.clone() {
+                    LakeCatalog::File(path) => self.rewrite_catalog(&path, action),
+                    LakeCatalog::Postgres(_) => Ok(()),
+                }
+            }
+            CatalogAddress::Postgres(address) => {
+                for table in schema::tables() {
+                    let name = format!("{}.{}", quote_identifier(&address.schema), quote_identifier(&table.name));
+                    let vacuum = quote_text(&format!("VACUUM (FULL) {name}"));
+                    let sql = format!("CALL postgres_execute('{CATALOG}', {vacuum}, use_transaction => false)");
+                    self.engine.execute(action, &sql)?;
+                }
+                Ok(())
+            }
+            CatalogAddress::Iceberg { .. } => self.rewrite_tables(action),
+        }
+    }
+
+    /// Replaces the file of a DuckLake's catalog by a copy: free blocks of the file have least and greatest values of
+    /// columns. Leaves the catalog detached.
+    fn rewrite_catalog(&mut self, path: &Path, action: &str) -> Result<(), LoadError> {
+        self.detach()?;
+        let new = files::with_suffix(path, ".new");
+        // A killed erasure may have left the copy.
+        std::fs::remove_file(&new).ok();
+        let [old_sql, new_sql] = [path, &new].map(|path| quote_text(&path.to_string_lossy()));
+        let copy = format!(
+            "ATTACH {old_sql} AS old (READ_ONLY); ATTACH {new_sql} AS new; COPY FROM DATABASE old TO new; DETACH old; DETACH new"
+        );
+        self.engine.execute(action, &copy)?;
+        files::replace(&new, path).map_err(LoadError::io("replace", path))
+    }
+
+    /// Writes each table anew under another name, and puts it in place of the old one, whose files the catalog removes.
+    fn rewrite_tables(&self, action: &str) -> Result<(), LoadError> {
+        for table in schema::tables() {
+            let (old, new_name) = (self.relation(&table.name), format!("{}_new", table.name));
+            let new = self.relation(&new_name);
+            let mut statements = vec![format!("DROP TABLE IF EXISTS {new}")];
+            statements.extend(self.dialect.create_sql(table, &new));
+            let columns: Vec<String> = table.columns.iter().map(|column| quote_identifier(&column.name)).collect();
+            let columns = columns.join(", ");
+            statements.push(format!("INSERT INTO {new} ({columns}) SELECT {columns} FROM {old}"));
+            let renamed = quote_identifier(&table.name);
+            statements.push(format!("BEGIN; DROP TABLE {old}; ALTER TABLE {new} RENAME TO {renamed}; COMMIT"));
+            self.engine.execute(action, &statements.join(";\n"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns a hash of the tables of this program.
+fn contract_hash() -> String {
+    let tables: Vec<String> = schema::tables().iter().map(schema::Table::create_sql).collect();
+    format!("{:016x}", xxh3_64(tables.join("\n").as_bytes()))
+}
+
+fn add_column_sql(relation: &str, column: &Column) -> Vec<String> {
+    let name = quote_identifier(&column.name);
+    let mut statements = vec![format!("ALTER TABLE {relation} ADD COLUMN {name} {}", column.column_type.duckdb())];
+    let source = column.copy_of.as_deref().map(quote_identifier);
+    statements.extend(source.map(|source| format!("UPDATE {relation} SET {name} = {source}")));
+    statements
+}
