@@ -93,8 +93,15 @@ fn file_extension_sets_the_format_and_only_tables_are_limited() {
     let (csv, said) = out("a.csv", &[]);
     assert!(csv.starts_with(b"response_group_uid,question_id\n") && said.is_empty(), "{said}");
     assert_eq!(lines(&csv), count + 1);
-    for name in ["a.json", "a.ndjson", "a.JSONL"] {
-        let (rows, _) = out(name, &[]);
+    let (array, said) = out("a.JSON", &[]);
+    let array: Vec<Value> = serde_json::from_slice(&array).unwrap();
+    assert!(array.len() as i64 == count && array[0]["question_id"].is_i64() && said.is_empty(), "{said}");
+    let empty = place.run(&["query", "SELECT 1 AS a WHERE false", "--format", "json-array"]).expect(0).stdout;
+    assert_eq!(empty, "[]\n");
+    let (_, said) = out("lines.json", &["--format", "json"]);
+    assert!(said.contains("lines.json is written as json because of --format"), "{said}");
+    for name in ["lines.json", "a.ndjson", "a.JSONL"] {
+        let rows = if name == "lines.json" { std::fs::read(place.path(name)).unwrap() } else { out(name, &[]).0 };
         assert_eq!(lines(&rows), count, "{name}");
         let first: Value = serde_json::from_slice(rows.split(|byte| *byte == b'\n').next().unwrap()).unwrap();
         assert!(first["question_id"].is_i64());
@@ -117,6 +124,19 @@ fn file_extension_sets_the_format_and_only_tables_are_limited() {
     assert!(lines(&rows) == 4 && said.contains("only the first 3 rows"), "{said}");
     let stdout = place.run(&["query", sql, "--format", "json"]).expect(0);
     assert_eq!(stdout.stdout.lines().count() as i64, count);
+}
+
+#[test]
+fn a_file_for_one_result_refuses_two() {
+    let (_service, place) = filled();
+    for name in ["two.csv", "two.json", "two.parquet"] {
+        let refused = place.run(&["query", "SELECT 1 AS a; SELECT 2 AS b, 3 AS c", "--out", name]).expect(2);
+        let expected = "has the result of one statement, and these are 2: write a file for each";
+        assert!(refused.stderr.contains(expected) && !place.path(name).exists(), "{name}: {}", refused.stderr);
+    }
+    for name in ["two.ndjson", "two.txt"] {
+        place.run(&["query", "SELECT 1 AS a; SELECT 2 AS b, 3 AS c", "--out", name]).expect(0);
+    }
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Writes rows as CSV, JSON lines or Parquet. Each format streams: only some batches are in memory at a time.
+//! Writes rows as CSV, JSON lines, a JSON array or Parquet. Each format streams: only some batches are in memory at a
+//! time.
 
 use std::{
     io::{self, Write},
@@ -68,17 +69,43 @@ pub(super) struct Json;
 
 impl RowWriter for Json {
     fn write(&mut self, out: &mut dyn Write, batch: &RecordBatch) -> io::Result<()> {
-        let mut text = Vec::new();
-        let builder = WriterBuilder::new().with_explicit_nulls(true).with_encoder_factory(Arc::new(Encoders));
-        let mut writer = builder.build::<_, LineDelimited>(&mut text);
-        writer.write(batch).and_then(|()| writer.finish()).map_err(io::Error::other)?;
-        drop(writer);
-        out.write_all(&text)
+        out.write_all(&json_lines(batch)?)
     }
 
     fn finish(&mut self, _: &mut dyn Write) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// One JSON array, with an object for each row on a line of its own.
+#[derive(Debug, Default)]
+pub(super) struct JsonArray {
+    has_rows: bool,
+}
+
+impl RowWriter for JsonArray {
+    fn write(&mut self, out: &mut dyn Write, batch: &RecordBatch) -> io::Result<()> {
+        // A line break in a value is escaped, so each line is a whole object.
+        for object in json_lines(batch)?.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            out.write_all(if self.has_rows { ",\n" } else { "[" }.as_bytes())?;
+            out.write_all(object)?;
+            self.has_rows = true;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        out.write_all(if self.has_rows { "]\n" } else { "[]\n" }.as_bytes())
+    }
+}
+
+fn json_lines(batch: &RecordBatch) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let builder = WriterBuilder::new().with_explicit_nulls(true).with_encoder_factory(Arc::new(Encoders));
+    let mut writer = builder.build::<_, LineDelimited>(&mut text);
+    writer.write(batch).and_then(|()| writer.finish()).map_err(io::Error::other)?;
+    drop(writer);
+    Ok(text)
 }
 
 /// Makes the encoders of values that Arrow does not write as JSON, or writes as NULL.

@@ -30,12 +30,13 @@ use super::{
     warehouse::open_reader,
 };
 use formats::RowWriter;
-use formats::{Csv, Json, Parquet};
+use formats::{Csv, Json, JsonArray, Parquet};
+pub(super) use hints::segment_hint;
 use table::{Layout, Plan, Table};
 
 const ROWS_DEFAULT: usize = 1000;
 /// The extensions of files that have a format.
-const EXTENSIONS: &str = ".csv, .json, .ndjson, .jsonl, .parquet or .txt (a table)";
+const EXTENSIONS: &str = ".csv, .json (an array), .ndjson, .jsonl, .parquet or .txt (a table)";
 /// Addresses that the process reserves besides the data of DuckDB: stacks of threads, buffers of allocators, and rows
 /// that are being written. No share of the memory limit, because most of them are never used.
 const RESERVED_BYTES: u64 = 1 << 30;
@@ -52,7 +53,8 @@ const RESERVED_BYTES: u64 = 1 << 30;
 /// waits up to `lock_wait_secs`.
 ///
 /// All statements are checked before the first one runs.
-/// The results are printed in order, with an empty line between tables.
+/// The results are printed in order, with an empty line between tables. A file of CSV, of Parquet or with a JSON array
+/// has one result.
 ///
 /// Exit codes: 0 done; 1 the statement failed or took too long, or the warehouse cannot be read; 2 usage or
 /// configuration; 5 a run has locked the warehouse.
@@ -107,6 +109,8 @@ enum Format {
     Csv,
     /// One JSON object per line
     Json,
+    /// One JSON array with an object for each row
+    JsonArray,
     /// A Parquet file
     Parquet,
 }
@@ -120,7 +124,8 @@ impl Format {
         let Some(extension) = file.extension() else { return Ok(None) };
         match extension.to_string_lossy().to_ascii_lowercase().as_str() {
             "csv" => Ok(Some(Format::Csv)),
-            "json" | "ndjson" | "jsonl" => Ok(Some(Format::Json)),
+            "json" => Ok(Some(Format::JsonArray)),
+            "ndjson" | "jsonl" => Ok(Some(Format::Json)),
             "parquet" => Ok(Some(Format::Parquet)),
             "txt" => Ok(Some(Format::Table)),
             unknown => Err(CommandError::Usage(format!(
@@ -133,7 +138,7 @@ impl Format {
     fn rows(self) -> RowFormat {
         match self {
             Format::Table | Format::Lines | Format::Csv => RowFormat::Text,
-            Format::Json => RowFormat::Json,
+            Format::Json | Format::JsonArray => RowFormat::Json,
             Format::Parquet => RowFormat::Parquet,
         }
     }
@@ -154,6 +159,7 @@ impl Format {
             Format::Lines => Box::new(Table::new(Layout::Lines)),
             Format::Csv => Box::new(Csv::default()),
             Format::Json => Box::new(Json),
+            Format::JsonArray => Box::new(JsonArray::default()),
             Format::Parquet => Box::new(Parquet::default()),
         }
     }
@@ -198,10 +204,7 @@ pub(super) fn run(args: &QueryArgs, context: Context) -> Result<u8, CommandError
     }
     let script = script_of(args)?;
     let statements: Vec<String> = statements(&script).iter().map(|statement| in_place(&script, statement)).collect();
-    if statements.len() > 1 && format == Format::Parquet {
-        let problem = format!("a Parquet file has the result of one statement, and these are {}", statements.len());
-        return Err(CommandError::Usage(problem));
-    }
+    require_one_result(format, args.out.is_some(), statements.len())?;
     let limits = ReaderLimits { statement_time: args.time_limit, ..Memory::of(&settings.warehouse).reader_limits() };
     limit_memory(limits.memory_bytes);
     let mut reader = open_reader(&settings, limits)?;
@@ -239,6 +242,26 @@ pub(super) fn run(args: &QueryArgs, context: Context) -> Result<u8, CommandError
         }
     }
     Ok(0)
+}
+
+/// Checks that the output can have the results of all statements.
+///
+/// # Errors
+/// `Usage` if there are several results, and readers of the format expect the columns of one.
+fn require_one_result(format: Format, is_file: bool, statements: usize) -> Result<(), CommandError> {
+    let output = match format {
+        Format::Parquet => "a Parquet file",
+        Format::JsonArray => "a JSON array",
+        Format::Csv if is_file => "a CSV file",
+        Format::Table | Format::Lines | Format::Csv | Format::Json => return Ok(()),
+    };
+    if statements <= 1 {
+        return Ok(());
+    }
+    Err(CommandError::Usage(format!(
+        "{output} has the result of one statement, and these are {statements}: write a file for each, or all into one \
+         .txt (tables) or .ndjson"
+    )))
 }
 
 /// Returns the format of --format, else the format of the file's extension, else a table. A message reports if the two
