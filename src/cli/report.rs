@@ -22,7 +22,9 @@ use crate::{
 use super::{
     CommandError, Context,
     flags::{LocalMoment, LocationArgs, SurveyArgs, TimeZoneArgs, between, check_range, parse_local_moment},
-    printer::{Printer, write_to},
+    printer::{Printer, write_stderr, write_to},
+    query::segment_hint,
+    terminal::styled_hint,
     warehouse::open_for_surveys,
 };
 
@@ -67,7 +69,7 @@ pub(super) struct ReportArgs {
     surveys: Vec<SurveyChoice>,
 
     /// Also show each question by segment: browser, os, language, url_path, triggering_event, attribute:NAME,
-    /// metadata:KEY
+    /// user:NAME (as `users pull` read it), metadata:KEY
     #[arg(long, value_name = "SEGMENT", value_parser = parse_segment)]
     by: Option<String>,
 
@@ -110,8 +112,9 @@ fn parse_segment(text: &str) -> Result<String, String> {
     let has_name = |prefix| text.strip_prefix(prefix).is_some_and(|name: &str| !name.is_empty());
     match text {
         "browser" | "os" | "language" | "url_path" | "triggering_event" => Ok(text.to_owned()),
-        _ if has_name("attribute:") || has_name("metadata:") => Ok(text.to_owned()),
-        _ => Err("name browser, os, language, url_path, triggering_event, attribute:NAME or metadata:KEY".to_owned()),
+        _ if ["attribute:", "user:", "metadata:"].into_iter().any(has_name) => Ok(text.to_owned()),
+        _ => Err("name browser, os, language, url_path, triggering_event, attribute:NAME, user:NAME or metadata:KEY"
+            .to_owned()),
     }
 }
 
@@ -130,7 +133,9 @@ pub(super) fn run(args: &ReportArgs, context: Context) -> Result<u8, CommandErro
         let what = "the page is not for a terminal: name a file with --out report.html, or redirect the output";
         return Err(CommandError::Usage(what.to_owned()));
     }
-    write(args, &settings, args.out.as_deref(), &context.printer)?;
+    if let Some(hint) = write(args, &settings, args.out.as_deref(), &context.printer)? {
+        write_stderr(&format!("{} {hint}\n", styled_hint("hint:")));
+    }
     Ok(0)
 }
 
@@ -146,7 +151,7 @@ pub(super) fn scheduled(settings: &Settings) -> Result<Option<WriteReport>, Comm
         // A moment such as 7d is parsed for each report.
         let args = parse_flags(&report.flags)?;
         let settings = Settings { surveys: args.surveys().0, ..settings.clone() };
-        write(&args, &settings, Some(&report.path), &Printer::stdout())
+        write(&args, &settings, Some(&report.path), &Printer::stdout()).map(drop)
     };
     Ok(Some(Arc::new(move || write_report().map_err(|error| chain(&error)))))
 }
@@ -199,8 +204,14 @@ impl ReportArgs {
     }
 }
 
-/// Makes the page and writes it to a file, or to standard output if there is none.
-fn write(args: &ReportArgs, settings: &Settings, out: Option<&Path>, printer: &Printer) -> Result<(), CommandError> {
+/// Makes the page and writes it to a file, or to standard output if there is none. Returns a hint if the page has no
+/// segments, because none is known.
+fn write(
+    args: &ReportArgs,
+    settings: &Settings,
+    out: Option<&Path>,
+    printer: &Printer,
+) -> Result<Option<String>, CommandError> {
     let moment_ms = |moment: &Option<LocalMoment>| moment.as_ref().map(|moment| moment.ms(settings)).transpose();
     let answers = AnswerRange { from_ms: moment_ms(&args.from)?, to_ms: moment_ms(&args.to)? };
     check_range(answers.from_ms, answers.to_ms)?;
@@ -223,8 +234,10 @@ fn write(args: &ReportArgs, settings: &Settings, out: Option<&Path>, printer: &P
         ReportError::State(source) => source.into(),
         error @ ReportError::Draw(_) => CommandError::Refused(error.to_string()),
     })?;
+    let hint = args.by.as_ref().and_then(|segment| segment_hint(&mut reader, segment));
     drop(reader);
-    write_to(out, Access::Usual, printer, |out| Ok(out.write_all(page.as_bytes())?))
+    write_to(out, Access::Usual, printer, |out| Ok(out.write_all(page.as_bytes())?))?;
+    Ok(hint)
 }
 
 /// Opens the checkpoints. Returns `None` if they are missing or damaged, so that the report uses the ledger.

@@ -170,7 +170,32 @@ fn a_segment_shows_questions_by_segment() {
         }
     }
     let done = place.run(&["report", "--by", "shoe_size"]).expect(2);
-    assert!(done.stderr.contains("attribute:NAME"), "{}", done.stderr);
+    assert!(done.stderr.contains("attribute:NAME, user:NAME"), "{}", done.stderr);
+    for (segment, hint) in [
+        ("user:plan", "hint: no user was pulled, so the segments are unknown: enable [streams.users]"),
+        (
+            "attribute:shoe_size",
+            "hint: no answer has attribute 'shoe_size': studysync query \"SELECT DISTINCT name FROM",
+        ),
+    ] {
+        let done = place.run(&["report", "--by", segment, "--out", "by.html"]).expect(0);
+        assert!(done.stderr.starts_with(hint), "{segment}: {}", done.stderr);
+    }
+}
+
+#[test]
+fn an_attribute_of_pulled_users_is_a_segment_of_the_report() {
+    let service = Service::start(small(1500, 28));
+    let place = Place::new(&service).with_config(&crate::users::with_people());
+    place.report(&["backfill", "--from", &days_ago(28)], 0);
+    let name = "SELECT name FROM current_user_attributes GROUP BY name ORDER BY count(*) DESC, name";
+    let name = place.duckdb_tables().value(name).unwrap();
+    let done = place.run(&["report", "--by", &format!("user:{name}"), "--out", "by.html"]).expect(0);
+    assert!(!done.stderr.contains("hint"), "{}", done.stderr);
+    let page = std::fs::read_to_string(place.path("by.html")).unwrap();
+    assert!(page.contains(&format!("user:{name}")), "{name}");
+    let done = place.run(&["report", "--by", "user:shoe_size", "--out", "by.html"]).expect(0);
+    assert!(done.stderr.starts_with("hint: no answer has user 'shoe_size'"), "{}", done.stderr);
 }
 
 #[test]
