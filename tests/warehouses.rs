@@ -1,6 +1,12 @@
 //! Warehouses that are added or left out get the missing rows (P1, P2). Rows that seem deleted at the service are
 //! rechecked before they are marked (P4).
 
+use std::{
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use serde_json::json;
 use studysync_sandbox::{ChangeRequest, Faults};
 
 use crate::harness::{DAY_MS, Place, Service, Tables, days_ago, expected::Expected, notes, small};
@@ -45,6 +51,35 @@ fn p1_a_warehouse_left_out_of_a_run_catches_up() {
         assert_eq!(tables.count("SELECT count(*) FROM response_history WHERE reason = 'edited'"), 30, "{name}");
     }
     assert_both_hold(&place, &service, "after a night that one of them saw alone");
+}
+
+#[test]
+fn parquet_readers_see_rows_soon_after_a_backfill_begins() {
+    let service = Service::start(small(6000, DAYS));
+    service.control().merge_faults(json!({"latency": {"ms": 700}})).unwrap();
+    let place = Place::new(&service).with_config("[streams.responses]\npage_rows = 100\n");
+    let mut run = place.spawn(&["backfill", "--from", &days_ago(i64::from(DAYS))]);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let count = || -> i64 {
+        let sql = "SELECT count(*) FROM responses";
+        let done = place.run_on_parquet(&["query", sql, "--format", "csv"]);
+        done.stdout.lines().last().and_then(|count| count.parse().ok()).unwrap_or(0)
+    };
+    let mut seen = 0;
+    while seen == 0 {
+        assert!(
+            run.try_wait().unwrap().is_none() && Instant::now() < deadline,
+            "the run ended before readers saw rows"
+        );
+        sleep(Duration::from_millis(300));
+        seen = count();
+    }
+    assert!(seen < 3000, "the first rows, and not those of the end: {seen}");
+    run.kill().unwrap();
+    run.wait().unwrap();
+    service.control().merge_faults(json!({"latency": {"ms": 0}})).unwrap();
+    place.report(&["backfill", "--from", &days_ago(i64::from(DAYS))], 0);
+    assert_both_hold(&place, &service, "after a kill");
 }
 
 #[test]

@@ -318,6 +318,11 @@ impl Warehouse {
         self.store.as_store().should_compact()
     }
 
+    /// Returns true if a run should publish after this commit, so that readers of a new warehouse see its first rows.
+    pub fn is_early_publish_due(&self) -> bool {
+        self.store.as_store().is_early_publish_due()
+    }
+
     /// Releases the lock on the DuckDB file, so that other processes can open it. The next use of the warehouse takes
     /// the lock again. A Parquet folder stays locked.
     pub fn release_lock(&mut self) -> Result<(), LoadError> {

@@ -104,6 +104,12 @@ pub(in crate::load) trait Store: Send {
         false
     }
 
+    /// Returns true if a run should publish after this commit, so that readers of a new warehouse see its first rows
+    /// long before the end of a backfill.
+    fn is_early_publish_due(&self) -> bool {
+        false
+    }
+
     /// Publishes and closes the DuckDB file, so that other processes can open it. The next use of the store opens and
     /// locks the file again. Other stores do nothing: a Parquet folder stays locked until the store is dropped.
     fn release_lock(&mut self) -> Result<(), LoadError> {

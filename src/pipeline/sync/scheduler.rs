@@ -289,9 +289,9 @@ impl Run {
         }
     }
 
-    /// Counts a committed scan, and publishes warehouses that should be compacted. If many rows seem to have vanished,
-    /// queues a second scan of the window; after that second scan, reports the rows as withheld. After a scan of
-    /// responses, also fetches recordings if a pass is due.
+    /// Counts a committed scan, and publishes warehouses that should be compacted or whose readers see no rows yet.
+    /// If many rows seem to have vanished, queues a second scan of the window; after that second scan, reports the rows
+    /// as withheld. After a scan of responses, also fetches recordings if a pass is due.
     async fn finish_window(
         &mut self,
         windows: &mut WindowQueue,
@@ -322,7 +322,11 @@ impl Run {
         self.findings.add_scan(scope.stream, committed.pages, &counts);
         self.context.progress.committed(scope, window, counts.rows_read);
         for destination in &self.destinations {
-            if destination.lock().should_compact() {
+            let is_due = {
+                let destination = destination.lock();
+                destination.should_compact() || destination.is_early_publish_due()
+            };
+            if is_due {
                 self.publish(destination).await?;
             }
         }
