@@ -1,4 +1,4 @@
-//! Shows the progress of a run: one line on a terminal, otherwise a log line every half minute.
+//! Shows the progress of a run: one line on a terminal, otherwise a log line after five seconds and every half minute.
 
 use std::{io, sync::Arc, time::Duration};
 

@@ -32,6 +32,8 @@ const WAIT_MIN: Duration = Duration::from_millis(500);
 /// The name of a wait for the learned rate, which no failure caused.
 const PACING: &str = "pacing";
 
+/// Time before the first progress line in the log. A short run has none.
+const LOG_AFTER: Duration = Duration::from_secs(5);
 /// Interval between progress lines in the log.
 const LOG_EVERY: Duration = Duration::from_secs(30);
 
@@ -122,7 +124,8 @@ impl Meter {
             elapsed_secs: elapsed.as_secs(),
             phase: snapshot.phase,
             requests_per_sec_max: self.source.learned_rate().requests_per_sec,
-            secs_left: secs_left(&snapshot, elapsed),
+            secs_left: secs_left(&snapshot, elapsed.saturating_sub(self.source.rate_limited_time()))
+                .map(|secs| secs + waiting.filter(|_| has_cause).map_or(0, |wait| wait.secs)),
             waiting,
             ..reading(&snapshot, before, sample)
         }
@@ -144,11 +147,12 @@ impl Meter {
     }
 }
 
-/// Logs the progress of a run every half minute, for as long as it is polled.
+/// Logs the progress of a run after five seconds and then every half minute, for as long as it is polled.
 pub async fn log_progress(mut read: impl FnMut() -> Reading) -> Infallible {
+    tokio::time::sleep(LOG_AFTER).await;
     loop {
-        tokio::time::sleep(LOG_EVERY).await;
         read().log();
+        tokio::time::sleep(LOG_EVERY).await;
     }
 }
 
@@ -170,12 +174,12 @@ fn reading(snapshot: &Snapshot, before: ProgressSample, now: ProgressSample) -> 
     }
 }
 
-/// Estimates the remaining seconds from the elapsed time and the finished share. Returns `None` in the first seconds,
-/// without a finished window, or if everything is done.
-fn secs_left(snapshot: &Snapshot, elapsed: Duration) -> Option<u64> {
+/// Estimates the remaining seconds from the finished share and `active`, the elapsed time without rate limits. Returns
+/// `None` in the first seconds, without a finished window, or if everything is done.
+fn secs_left(snapshot: &Snapshot, active: Duration) -> Option<u64> {
     let share = snapshot.share();
-    let is_known = elapsed >= LEFT_AFTER && share > 0.0 && snapshot.done_ms < snapshot.due_ms;
-    is_known.then(|| (elapsed.as_secs_f64() * (1.0 - share) / share).ceil() as u64)
+    let is_known = active >= LEFT_AFTER && share > 0.0 && snapshot.done_ms < snapshot.due_ms;
+    is_known.then(|| (active.as_secs_f64() * (1.0 - share) / share).ceil() as u64)
 }
 
 impl Reading {
@@ -252,6 +256,8 @@ impl Reading {
         if let Some(wait) = self.waiting {
             let length = format_duration_short(wait.secs);
             parts.push(part(0, format!("{}: waits {length}", self.why_it_waits(wait))));
+        } else if self.rows == 0 {
+            parts.push(part(0, format!("waits for the first rows ({})", counted(self.requests, "request"))));
         } else {
             parts.push(part(3, format!("{}/s", short(self.rows_per_sec))));
             let limit = self.requests_per_sec_max.map(|limit| format!(" of {}", short(limit))).unwrap_or_default();
@@ -436,7 +442,8 @@ mod tests {
             Reading { waiting: Some(refused), wait_cause: Some("connection refused".into()), ..typical.clone() };
         let line = refused.line(80);
         assert!(line.contains("backing off (connection refused): waits 12s") && line.len() <= 80, "{line}");
-        assert_eq!(Reading::default().line(80), "0s  0%  0 windows  0 rows  0.0/s  0.0 req/s");
+        let first = Reading { requests: 1, ..Reading::default() };
+        assert_eq!(first.line(80), "0s  0%  0 windows  0 rows  waits for the first rows (1 request)");
         let done = Reading { windows_done: 12, windows_expected: Some(12), ..typical.clone() };
         assert!(done.line(80).contains("  12 windows  "), "{}", done.line(80));
         let phase = Reading { phase: Some("publishing"), ..typical };

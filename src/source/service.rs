@@ -198,6 +198,11 @@ impl Source {
         self.inner.wire.gate.wait_cause()
     }
 
+    /// Returns how long the run only waited so far because the service rate limited it.
+    pub fn rate_limited_time(&self) -> Duration {
+        Duration::from_millis(self.inner.wire.gate.account().parts().told_to_wait)
+    }
+
     /// Returns the wait that delays the whole process, if there is one.
     pub fn current_wait(&self) -> Option<RequestWait> {
         self.inner.wire.gate.current_wait()

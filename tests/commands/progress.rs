@@ -9,8 +9,12 @@ use crate::harness::{Place, Service, days_ago, small};
 /// Runs a command in a terminal of this width, and returns everything that the terminal was sent. Returns `None`
 /// without the program `script`.
 pub(super) fn on_terminal(place: &Place, arguments: &[&str], columns: usize) -> Option<String> {
+    shown_by(&place.command(arguments), place, columns)
+}
+
+/// Runs a command as [`on_terminal`] does.
+pub(super) fn shown_by(run: &Command, place: &Place, columns: usize) -> Option<String> {
     let quoted = |text: &std::ffi::OsStr| format!("'{}'", text.to_string_lossy().replace('\'', "'\\''"));
-    let run = place.command(arguments);
     let line = std::iter::once(run.get_program()).chain(run.get_args()).map(quoted).collect::<Vec<_>>().join(" ");
     let mut command = Command::new("script");
     command.args(["-qec", &format!("stty cols {columns} rows 24; {line}"), "/dev/null"]).current_dir(place.root());
@@ -44,6 +48,28 @@ fn a_terminal_shows_why_a_run_waits() {
         let shown = on_terminal(&place, &["sync", "--deadline", "10s"], 80).unwrap();
         assert!(shown.contains(expected), "{expected}: {shown}");
     }
+    // A log has a first line before a reader takes the run for dead.
+    let logged = place.run(&["sync", "--deadline", "9s"]).stderr;
+    assert!(logged.contains("progress elapsed_secs=5 "), "{logged}");
+}
+
+#[test]
+fn the_time_left_includes_a_wait() {
+    let service = Service::start(small(4_000, 60));
+    let refused = json!({"when": {"count": 1, "skip": 30}, "retry_after": {"form": "seconds", "wait_ms": 8000}});
+    service.control().merge_faults(json!({"latency": {"ms": 300}, "too_many_requests": refused})).unwrap();
+    let place = Place::new(&service).without_parquet().with_config("[streams.responses]\npage_rows = 200\n");
+    let Some(shown) = on_terminal(&place, &["backfill", "--from", &days_ago(60)], 100) else { return };
+    let secs = |line: &str, before: &str, after: &str| -> Option<u64> {
+        line.split_once(before)?.1.trim_start().split_once(after)?.0.split(' ').next_back()?.parse().ok()
+    };
+    let waits: Vec<(u64, u64)> = shown
+        .split(['\r', '\n'])
+        .filter(|line| line.contains("(429): waits "))
+        .filter_map(|line| Some((secs(line, "waits", "s")?, secs(line, "waits", "s left")?)))
+        .collect();
+    assert!(!waits.is_empty(), "{shown}");
+    assert!(waits.iter().all(|(wait, left)| left >= wait), "{waits:?}");
 }
 
 #[test]
