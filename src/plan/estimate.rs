@@ -30,8 +30,8 @@ pub struct PlannedWindow {
     pub requests: Option<u64>,
 }
 
-/// Cuts all due intervals into windows, and estimates rows and requests. `ties` decides whether all page boundaries are
-/// probed, or a sample.
+/// Cuts all due intervals into windows as a run does whose scans find the expected rows, and estimates rows and
+/// requests. `ties` decides whether all page boundaries are probed, or a sample.
 pub fn estimate(mut cutter: Cutter, page_rows: u32, ties: Ties) -> Estimate {
     let mut windows = Vec::new();
     while let Some(due) = cutter.next_window() {
@@ -46,6 +46,10 @@ pub fn estimate(mut cutter: Cutter, page_rows: u32, ties: Ties) -> Estimate {
             _ => (pages - 1).div_ceil(SAMPLE_EVERY),
         };
         let requests = pages.map(|pages| pages + probes(pages));
+        // A run learns from each scan, and cuts longer windows afterwards.
+        if let Some(rows) = rows {
+            cutter.learn(due.window, rows);
+        }
         windows.push(PlannedWindow { due, rows, requests });
     }
     let total = |of: fn(&PlannedWindow) -> Option<u64>| windows.iter().map(of).sum::<Option<u64>>();
