@@ -9,14 +9,16 @@ pub fn counted(number: u64, noun: &str) -> String {
 }
 
 /// Wraps a paragraph at `columns` columns. `first` is the indent of the first line, and `next` that of the other lines.
-/// Colours have no width. Each line ends with a line break.
+/// Colours have no width. A word that does not fit beside the indent `next` gets a line with less indent. Each line
+/// ends with a line break.
 pub fn wrapped(paragraph: &str, columns: usize, first: &str, next: &str) -> String {
     let (mut lines, mut line, mut used, mut has_word) = (String::new(), first.to_owned(), width(first), false);
     for word in paragraph.split(' ') {
         if has_word && used + 1 + width(word) > columns {
             lines.push_str(line.trim_end());
             lines.push('\n');
-            (line, used, has_word) = (next.to_owned(), width(next), false);
+            let indent = next.get(..columns.saturating_sub(width(word))).unwrap_or(next);
+            (line, used, has_word) = (indent.to_owned(), width(indent), false);
         }
         if has_word {
             line.push(' ');
@@ -60,6 +62,13 @@ mod tests {
         }
         assert_eq!(wrapped("", 80, "  ", "  "), "\n");
         assert_eq!(wrapped(&"x".repeat(100), 80, "", ""), format!("{}\n", "x".repeat(100)));
+    }
+
+    #[test]
+    fn a_long_word_gets_less_indent() {
+        let id = "8e91492f-c5d4-495c-8cd8-9fc3dbf43345";
+        assert_eq!(wrapped(&format!("visitor UUID: {id}"), 40, "", "      "), format!("visitor UUID:\n    {id}\n"));
+        assert_eq!(wrapped(&format!("path {id}{id}"), 40, "", "      "), format!("path\n{id}{id}\n"));
     }
 
     #[test]

@@ -61,7 +61,8 @@ pub(super) fn run(args: &DemoArgs, context: Context) -> Result<u8, CommandError>
     demo.service.post("/_sandbox/clock", &format!("{{\"advance_ms\":{DAY_MS}}}"))?;
     demo.service.post("/_sandbox/changes", CHANGES)?;
     demo.explain(
-        "A day passes at the service: new answers, late answers, edits, deletions, a purged visitor, a paused survey.\n\
+        "A day passes at the service: new answers, late answers, edits, deletions, a purged visitor, a paused survey. Its \
+         clock is now a day ahead of this machine's, which the run reports.\n\
          Second night: the command that cron would run.",
     )?;
     demo.studysync(&["sync"])?;
@@ -89,34 +90,46 @@ pub(super) fn run(args: &DemoArgs, context: Context) -> Result<u8, CommandError>
 
 const WHAT_CHANGED: &str = "\
 SELECT reason, count(*) AS answers FROM response_history GROUP BY reason
-UNION ALL SELECT 'new', count(*) FROM responses WHERE _run_id = (SELECT max(_run_id) FROM responses) AND _first_seen_at = _synced_at
+UNION ALL SELECT 'new', count(*) FROM responses
+WHERE _run_id = (SELECT max(_run_id) FROM responses)
+  AND _first_seen_at = _synced_at
 ORDER BY reason";
 
 const ONE_EDIT: &str = "\
-SELECT h.question_type, h.answer_json AS was, r.answer_json AS is_now, h.valid_to AS found_at
-FROM response_history h JOIN responses r USING (response_group_uid, question_id)
-WHERE h.reason = 'edited' AND h.answer_json <> r.answer_json AND length(r.answer_json) < 40 AND length(h.answer_json) < 40
+SELECT h.question_type, h.answer_json AS was, r.answer_json AS is_now,
+  h.valid_to AS found_at
+FROM response_history h
+JOIN responses r USING (response_group_uid, question_id)
+WHERE h.reason = 'edited' AND h.answer_json <> r.answer_json
+  AND length(r.answer_json) < 40 AND length(h.answer_json) < 40
 ORDER BY h.created_at, h.question_id LIMIT 3";
 
 const STATUS_CHANGES: &str = "\
-SELECT s.name, c.old_status, c.new_status FROM survey_status_changes c JOIN surveys s ON s.id = c.survey_id
+SELECT s.name, c.old_status, c.new_status
+FROM survey_status_changes c JOIN surveys s ON s.id = c.survey_id
 WHERE c.old_status IS NOT NULL ORDER BY s.name";
 
 const NPS_BY_MONTH: &str = "\
 SELECT strftime(created_at, '%Y-%m') AS month, count(*) AS answers,
-       round(100.0 * (count(*) FILTER (answer_number >= 9) - count(*) FILTER (answer_number <= 6)) / count(*), 1) AS nps
+  count(*) FILTER (answer_number >= 9) AS promoters,
+  count(*) FILTER (answer_number <= 6) AS detractors,
+  round(100.0 * (promoters - detractors) / answers, 1) AS nps
 FROM responses
-WHERE question_type = 'NPS' AND NOT is_skipped AND deleted_at IS NULL AND _vanished_at IS NULL
+WHERE question_type = 'NPS' AND NOT is_skipped
+  AND deleted_at IS NULL AND _vanished_at IS NULL
 GROUP BY month ORDER BY month";
 
 const CHOICES: &str = "\
-SELECT c.label, count(*) AS chosen FROM response_choices c
+SELECT c.label, count(*) AS chosen
+FROM response_choices c
 JOIN responses r USING (response_group_uid, question_id)
 WHERE r.deleted_at IS NULL AND r._vanished_at IS NULL AND c.label IS NOT NULL
 GROUP BY c.label ORDER BY chosen DESC, c.label LIMIT 5";
 
 const THEMES: &str = "\
-SELECT theme, count(*) AS answers FROM themes WHERE _vanished_at IS NULL GROUP BY theme ORDER BY answers DESC, theme LIMIT 5";
+SELECT theme, count(*) AS answers FROM themes
+WHERE _vanished_at IS NULL
+GROUP BY theme ORDER BY answers DESC, theme LIMIT 5";
 
 /// The files and folders that the demo creates in its folder.
 const CREATED: [&str; 4] = [CONFIG_FILE_NAME, "warehouse.duckdb", "parquet", "state"];
@@ -170,17 +183,17 @@ impl<'a> Demo<'a> {
     }
 
     fn explain(&self, text: &str) -> Result<(), CommandError> {
-        self.context.printer.print(&format!("\n{text}"))
+        self.context.printer.print_wrapped(&format!("\n{text}"))
     }
 
     /// Prints a command line and runs it.
     fn studysync(&self, arguments: &[&str]) -> Result<(), CommandError> {
-        self.context.printer.print(&format!("\n$ studysync {}", arguments.join(" ")))?;
+        self.context.printer.print_wrapped(&format!("\n$ studysync {}", arguments.join(" ")))?;
         self.command(arguments)
     }
 
     fn query(&self, sql: &str) -> Result<(), CommandError> {
-        self.context.printer.print(&format!("\n$ studysync query \"{sql}\""))?;
+        self.context.printer.print_wrapped(&format!("\n$ studysync query \"{sql}\""))?;
         self.command(&["query", sql])
     }
 
@@ -220,6 +233,8 @@ impl Service {
         let mut process = Command::new(program)
             .args(["sandbox", "--until-stdin-ends", "--listen", "127.0.0.1:0", "--api-key", KEY, "--seed", "20260131"])
             .args(["--responses", &responses.to_string(), "--days", &DAYS.to_string()])
+            // Without this flag the sandbox says how to start it again, which the demo does not need.
+            .args(["--now", &clock::now_ms().to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

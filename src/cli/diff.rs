@@ -28,8 +28,10 @@ const LABEL_COLUMNS: usize = 26;
 const ROWS: FixedTable<'_> = FixedTable {
     name_width: NAME_COLUMNS,
     columns: &[("before", 9), ("new", 8), ("returned", 8), ("deleted", 7), ("vanished", 8), ("after", 9)],
+    heads_are_nouns: false,
 };
-const FIGURES: FixedTable<'_> = FixedTable { name_width: 30, columns: &[("before", 18), ("after", 18), ("change", 9)] };
+const FIGURES: FixedTable<'_> =
+    FixedTable { name_width: 30, columns: &[("before", 18), ("after", 18), ("change", 9)], heads_are_nouns: false };
 
 /// Shows the changes in the warehouse between two moments.
 ///

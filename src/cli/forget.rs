@@ -59,7 +59,7 @@ pub(super) fn run(args: &ForgetArgs, context: Context) -> Result<u8, CommandErro
     settings.surveys.iter().try_for_each(|id| session.state().forget_survey(*id))?;
     drop(session);
     for scope in known.iter().filter(|scope| scope.survey_id.is_some_and(|id| settings.surveys.contains(&id))) {
-        context.printer.print(&format!("forgotten: {scope}"))?;
+        context.printer.print_wrapped(&format!("forgotten: {scope}"))?;
     }
     Ok(0)
 }

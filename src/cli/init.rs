@@ -54,7 +54,7 @@ pub(super) fn run(args: &InitArgs, context: Context) -> Result<u8, CommandError>
         }
         _ => CommandError::failed(format!("cannot write {}", path.display()))(source),
     })?;
-    context.printer.print(&format!(
+    context.printer.print_wrapped(&format!(
         "{} is written. Next:{} put the key into STUDYSYNC_API_KEY, and run `studysync check`.",
         path.display(),
         if args.base_url.is_some() { "" } else { " set base_url in it," }

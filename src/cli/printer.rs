@@ -116,6 +116,11 @@ impl Printer {
         }
     }
 
+    /// Writes a text for people, wrapped on a terminal.
+    pub fn print_wrapped(&self, text: &str) -> Result<(), CommandError> {
+        self.print(&wrapped_for_terminal(text))
+    }
+
     /// Writes a value as one line of JSON.
     pub fn print_json(&self, value: &impl Serialize) -> Result<(), CommandError> {
         let text = serde_json::to_string(value).map_err(CommandError::failed("cannot write JSON"))?;
@@ -130,7 +135,7 @@ impl Printer {
         value: &T,
         describe: impl FnOnce(&T) -> String,
     ) -> Result<(), CommandError> {
-        if is_json { self.print_json(value) } else { self.print(&wrapped_for_terminal(&describe(value))) }
+        if is_json { self.print_json(value) } else { self.print_wrapped(&describe(value)) }
     }
 
     /// Calls `write` with a buffered stdout, and returns its value.

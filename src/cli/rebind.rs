@@ -61,6 +61,6 @@ pub(super) fn run(args: &RebindArgs, context: Context) -> Result<u8, CommandErro
         true => text.push_str(" nothing was bound to the old value"),
         false => bound.iter().for_each(|part| text.push_str(&format!("\n  {part}"))),
     }
-    context.printer.print(&text)?;
+    context.printer.print_wrapped(&text)?;
     Ok(0)
 }

@@ -43,13 +43,25 @@ pub(super) struct FixedTable<'a> {
     pub name_width: usize,
     /// The heads of the other columns with their widths. Their cells are aligned to the right.
     pub columns: &'a [(&'a str, usize)],
+    /// True if the heads are nouns of the numbers in the cells: a paragraph then has `6 windows` and not `windows 6`.
+    pub heads_are_nouns: bool,
 }
 
 impl FixedTable<'_> {
     /// Returns the heads of the columns.
     pub fn head(&self, name: &str) -> String {
         let heads: Vec<String> = self.columns.iter().map(|(head, _)| (*head).to_owned()).collect();
-        if self.fits() { self.row(name, &heads) } else { format!("{name}\n") }
+        match self.fits() {
+            true => self.row(name, &heads),
+            false if self.heads_are_nouns => String::new(),
+            false => format!("{name}\n"),
+        }
+    }
+
+    /// Returns a row with a text in place of the cells.
+    pub fn note(&self, name: &str, text: &str) -> String {
+        let width = self.name_width;
+        if self.fits() { format!("{name:<width$} {text}\n") } else { wrapped(&format!("{name}: {text}"), "", "  ") }
     }
 
     pub fn row(&self, name: &str, cells: &[String]) -> String {
@@ -59,7 +71,12 @@ impl FixedTable<'_> {
             let cells: String = cells.map(|((_, width), cell)| format!(" {cell:>width$}")).collect();
             return format!("{}\n", format!("{name}{padding}{cells}").trim_end());
         }
-        let cells = cells.filter(|(_, cell)| !cell.is_empty()).map(|((head, _), cell)| format!("{head} {cell}"));
+        let named = |head: &str, cell: &str| match self.heads_are_nouns {
+            true if cell == "1" => format!("{cell} {}", head.trim_end_matches('s')),
+            true => format!("{cell} {head}"),
+            false => format!("{head} {cell}"),
+        };
+        let cells = cells.filter(|(_, cell)| !cell.is_empty()).map(|((head, _), cell)| named(head, cell));
         let indent = " ".repeat(name.len() - name.trim_start().len() + 2);
         wording::wrapped(
             &format!("{}: {}", name.trim_end(), cells.collect::<Vec<_>>().join(", ")),

@@ -33,7 +33,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("text", &[]),
     ("tls", &[]),
     ("wording", &[]),
-    ("telemetry", &[]),
+    ("telemetry", &["wording"]),
     ("schema", &["model"]),
     ("plan", &["model"]),
     ("state", &["model", "files"]),

@@ -3,7 +3,7 @@
 
 use unicode_width::UnicodeWidthStr as _;
 
-use super::progress::on_terminal;
+use super::progress::{on_terminal, shown_by};
 use crate::harness::{Place, Service, days_ago, put_empty_warehouse, small};
 
 fn plain(text: &str) -> String {
@@ -17,8 +17,12 @@ fn no_line_is_longer_than_the_terminal() {
     place.report(&["backfill", "--from", &days_ago(24)], 0);
     let range = days_ago(9);
     let long = "SELECT uuid() AS id, repeat('several words ', 12) AS text, 1 / 3 AS a_number_with_a_long_name";
-    let commands: [&[&str]; 13] = [
+    let person = place.duckdb_tables().value("SELECT max(external_user_id) FROM responses").unwrap();
+    let commands: [&[&str]; 16] = [
         &["status"],
+        &["status", "--from", &range],
+        &["erase", "--user-id", &person, "--dry-run"],
+        &["person", &person],
         &["check"],
         &["plan", "--days"],
         &["backfill", "--from", &range, "--dry-run"],
@@ -38,13 +42,49 @@ fn no_line_is_longer_than_the_terminal() {
             // The progress line replaces itself.
             let shown = plain(shown.replace("\r\n", "\n").rsplit('\r').next().unwrap());
             assert!(!shown.trim().is_empty(), "{arguments:?}");
-            for line in shown.lines().filter(|line| line.width() > columns) {
-                // Addresses, paths, and values of the configuration cannot be broken.
-                let words = line.split_once(" = ").map_or(line, |(_, value)| value);
-                assert!(!words.trim().contains(' '), "{arguments:?} at {columns} columns: {line:?}\n{shown}");
-            }
+            assert_fits(&shown, columns, &format!("{arguments:?}"));
         }
     }
+}
+
+/// Asserts that only a value of the configuration, or a word that is longer than a line, makes a line too long.
+fn assert_fits(shown: &str, columns: usize, what: &str) {
+    for line in shown.lines().filter(|line| line.width() > columns) {
+        let is_value = line.split_once(" = ").is_some_and(|(_, value)| !value.contains(' '));
+        let is_word = !line.trim().contains(' ') && line.trim().width() > columns;
+        assert!(is_value || is_word, "{what} at {columns} columns: {line:?}\n{shown}");
+    }
+}
+
+#[test]
+fn the_first_screens_of_a_newcomer_fit_the_terminal() {
+    let place = Place::at("http://127.0.0.1:1");
+    for columns in [80, 40] {
+        let file = format!("new-{columns}.toml");
+        let folder = format!("demo-{columns}");
+        let commands: [&[&str]; 4] = [
+            &["init", &file, "--base-url", "http://127.0.0.1:8787"],
+            &["status"],
+            &["plan", "--from", "2026-01"],
+            &["demo", "--responses", "400", "--folder", &folder],
+        ];
+        for arguments in commands {
+            let Some(shown) = shown_by(&place.bare(arguments), &place, columns) else { return };
+            let shown = plain(&shown.replace("\r\n", "\n"));
+            let lines: Vec<&str> = shown.lines().map(|line| line.rsplit('\r').next().unwrap()).collect();
+            assert_fits(&lines.join("\n"), columns, &format!("{arguments:?}"));
+        }
+    }
+}
+
+#[test]
+fn a_plan_on_a_narrow_terminal_counts_with_nouns() {
+    let service = Service::start(small(300, 10));
+    let place = Place::new(&service);
+    place.report(&["sync"], 0);
+    let Some(shown) = on_terminal(&place, &["plan"], 40) else { return };
+    let words = plain(&shown).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains(" surveys: 1 window, 24 records, 1 request, "), "{shown}");
 }
 
 #[test]

@@ -20,8 +20,11 @@ use super::{
     cost::{PlannedUsers, SpeedBasis, Total},
 };
 
-const TABLE: FixedTable<'_> =
-    FixedTable { name_width: 22, columns: &[("windows", 8), ("records", 12), ("requests", 10), ("minutes", 9)] };
+const TABLE: FixedTable<'_> = FixedTable {
+    name_width: 22,
+    columns: &[("windows", 8), ("records", 12), ("requests", 10), ("minutes", 9)],
+    heads_are_nouns: true,
+};
 
 /// Returns the plan as text. `with_windows` lists every window.
 pub(super) fn describe(plan: &Plan, with_windows: bool) -> String {
@@ -71,7 +74,7 @@ pub(super) fn describe(plan: &Plan, with_windows: bool) -> String {
         (false, None) => {}
     }
     if !with_windows && plan.total.windows > 0 {
-        text.push_str("--days lists every window\n");
+        text.push_str("\n--days lists every window\n");
     }
     text
 }
@@ -110,7 +113,7 @@ fn line(stream: &PlannedStream) -> String {
     let name = scope_name(stream.stream, stream.survey_id);
     let Estimate { windows, rows, requests, minutes } = &stream.estimate;
     if windows.is_empty() {
-        return format!("{name:<22} nothing is due\n");
+        return TABLE.note(&name, "nothing is due");
     }
     let number = |number: &Option<u64>| number.map_or("?".to_owned(), grouped);
     let minutes = minutes.map_or("?".to_owned(), |minutes| format!("{minutes:.1}"));

@@ -109,7 +109,7 @@ fn report_no_state(args: &StatusArgs, settings: &Settings, context: &Context) ->
         return Ok(if lag.is_within_limit() { 0 } else { 3 });
     }
     let path = settings.state_path.display();
-    context.printer.print(&match args.json {
+    context.printer.print_wrapped(&match args.json {
         true => "{}".to_owned(),
         false => format!(
             "Nothing was synced yet: there is no state file {path}. Run `studysync sync` or `studysync backfill --from DATE`."

@@ -6,7 +6,7 @@ use crate::{
 };
 
 use super::{
-    super::printer::counted,
+    super::printer::{counted, counted_grouped},
     describe::{Screen, service},
 };
 
@@ -133,7 +133,7 @@ fn describe_interval(proof: &ProofStatus) -> String {
         (Some(last_read), _) => text.push_str(&format!(", last read {last_read}\n")),
         (None, _) => text.push_str(", last read at an unknown time\n"),
     }
-    text.push_str(&format!("              {}", counted(proof.records.unwrap_or(0), "record")));
+    text.push_str(&format!("              {}", counted_grouped(proof.records.unwrap_or(0), "record")));
     if proof.scans > 0 {
         text.push_str(&format!(" in {} of {}", counted(proof.pages, "page"), counted(proof.scans, "scan")));
     }
