@@ -84,6 +84,24 @@ fn status_of_many_gaps_surveys_and_failures_fits_a_screen() {
 }
 
 #[test]
+fn status_says_that_themes_begin_later() {
+    let service = Service::start(small(900, 40));
+    let place = Place::new(&service);
+    place.report(&["sync"], 0);
+    let status = || place.run(&["status"]).expect(0);
+    assert!(!status().stdout.contains("LATER"), "{}", status().stdout);
+    place.report(&["backfill", "--from", &days_ago(40), "--stream", "responses"], 0);
+    let done = status();
+    let lines = screen(&done);
+    let json = place.run(&["status", "--json"]).expect(0).json();
+    let day = json["streams"][0]["complete"][0]["start"].as_str().unwrap().get(..10).unwrap();
+    let advice = format!("    LATER than responses: studysync backfill --from {day} --stream themes");
+    assert!(lines.contains(&&*advice), "{advice}: {lines:#?}");
+    place.report(&["backfill", "--from", day, "--stream", "themes"], 0);
+    assert!(!status().stdout.contains("LATER"), "{}", status().stdout);
+}
+
+#[test]
 fn status_with_max_lag_lists_late_streams_first() {
     let service = Service::start(small(300, 20));
     let place = Place::new(&service);

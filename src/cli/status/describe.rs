@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use crate::{
-    model::{format_duration, format_second},
+    model::{Scope, Stream, format_duration, format_second},
     pipeline::{RunReason, drift_lines},
     sync_status::{
         BEHIND, CopyStatus, Health, HealthSummary, LagCheck, RunStatus, ScanStatus, ScopeStatus, Status, TimeRange,
@@ -204,6 +204,7 @@ fn describe_coverage(status: &Status) -> String {
     let names = shown.iter().map(|scope| scope.scope.to_string().len());
     let width = names.max().unwrap_or(0).max("responses".len());
     text.extend(shown.iter().map(|scope| describe_scope(scope, width)));
+    text.push_str(&describe_later_themes(&shown));
     if let more @ 1.. = status.scopes.len() - shown.len() {
         let more = counted(more as u64, "scope");
         text.push_str(&format!("  and {more} of single surveys (--json lists all)\n"));
@@ -224,6 +225,25 @@ fn describe_scope(scope: &ScopeStatus, width: usize) -> String {
     };
     let text = wrapped(&format!("{:<width$}  {range}, {rows}", scope.scope.to_string()), "  ", "    ");
     text + &ranges("MISSING", &scope.missing) + &ranges("RECHECK", &scope.in_doubt)
+}
+
+/// Returns the line that names the command for older themes, if the responses begin on an earlier day; empty otherwise,
+/// and while responses are missing.
+fn describe_later_themes(scopes: &[&ScopeStatus]) -> String {
+    let first_day = |stream: Stream| {
+        let of = Scope::all(stream);
+        let scope = scopes.iter().find(|scope| scope.scope == of && scope.missing.is_empty())?;
+        scope.complete.first()?.start.get(..10)
+    };
+    let (Some(responses), Some(themes)) = (first_day(Stream::Responses), first_day(Stream::Themes)) else {
+        return String::new();
+    };
+    // All times have the same format, so comparing the texts compares the days.
+    if themes <= responses {
+        return String::new();
+    }
+    let text = format!("LATER than responses: studysync backfill --from {responses} --stream themes");
+    wrapped(&text, "    ", "            ")
 }
 
 /// Returns the line of some ranges of a scope: the only one, or their number and the first; empty if there are none.
@@ -272,13 +292,14 @@ fn describe_waiting(status: &Status) -> String {
 fn describe_erasures(waiting: &[WaitingErasure]) -> String {
     let (Some(first), Some(last)) = (waiting.first(), waiting.last()) else { return String::new() };
     let people: usize = waiting.iter().map(|erasure| erasure.people).sum();
+    let people = counted(people as u64, "named identifier");
     let until = match first.until == last.until {
         true => first.until.clone(),
         false => format!("{} to {}", first.until, last.until),
     };
     let erasures = if waiting.len() == 1 { "erasure waits" } else { "erasures wait" };
     let text = format!(
-        "{} {erasures} for the service to purge: {people} named, suppressed until {until}, and until complete scans meet \
+        "{} {erasures} for the service to purge: {people} suppressed until {until}, and until complete scans meet \
          none of them. If somebody signed up again: studysync erase --end ID (of the person or the erasure)",
         waiting.len()
     );
