@@ -86,6 +86,20 @@ fn exit_3_slow_a_dry_run_lists_names_that_match_nobody() {
 }
 
 #[test]
+fn the_receipt_counts_the_rows_of_each_warehouse_like_the_plan() {
+    let (_service, place) = small_place();
+    let rows = |text: &str| -> Vec<String> {
+        text.lines().map(str::trim).filter(|line| line.starts_with("rows in ")).map(str::to_owned).collect()
+    };
+    let planned = rows(&place.run(&["erase", "--dry-run", "--user-id", ZOE]).expect(0).stdout);
+    assert_eq!(planned.len(), 2, "{planned:?}");
+    let done = place.run(&["erase", "--yes", "--user-id", ZOE]);
+    let receipt = done.stderr.split_once("erase done").unwrap_or_else(|| panic!("{}", done.stderr)).1;
+    assert_eq!(rows(receipt), planned, "{receipt}");
+    assert!(receipt.contains("archive records: 5\n"), "{receipt}");
+}
+
+#[test]
 fn p9_unknown_names_in_a_batch_do_not_shield_known_people() {
     let (service, place) = small_place();
     // 251 people, most of them unknown to the service. Unknown names in a request must not protect the others.

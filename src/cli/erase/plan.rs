@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::{
     config::Settings,
     erase::{EndReport, NotFollowed, Plan, Receipt, UnsearchedVersions, end_suppression},
-    model::{Identifier, is_display_control},
+    model::{Identifier, WarehouseKind, is_display_control},
     person::EndedSuppression,
     pipeline::ResultsFound,
     recordings::StoredRecordings,
@@ -171,8 +171,7 @@ fn list(title: &str, lines: Vec<String>, lines_max: usize) -> String {
 /// Returns the receipt as text; `path` is the file of the receipt.
 pub(super) fn describe_receipt(receipt: &Receipt, path: &Path) -> String {
     let mut text = format!("erase {}: receipt {}\n", outcome_words(receipt.outcome), path.display());
-    let removed: u64 = receipt.removed.values().sum();
-    text.push_str(&format!("  removed rows and records: {removed}\n"));
+    text.push_str(&describe_removed(&receipt.removed));
     if let Some(from) = &receipt.suppressed_from {
         text.push_str(&format!("  suppressed from {from} on\n"));
     }
@@ -220,6 +219,23 @@ pub(super) fn describe_receipt(receipt: &Receipt, path: &Path) -> String {
         ));
     }
     text
+}
+
+/// Returns what was removed as text: the rows of each warehouse together, as in the plan, and each other location.
+fn describe_removed(removed: &BTreeMap<String, u64>) -> String {
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for (location, count) in removed {
+        let warehouse = WarehouseKind::ALL
+            .iter()
+            .map(|kind| kind.name())
+            .find(|name| location.strip_prefix(name).is_some_and(|table| table.starts_with(' ')));
+        let place = warehouse.map_or_else(|| location.clone(), |name| format!("rows in {name}"));
+        *counts.entry(place).or_default() += count;
+    }
+    match counts.is_empty() {
+        true => "  removed: nothing\n".to_owned(),
+        false => list("removed", counts.iter().map(|(place, count)| format!("{place}: {count}")).collect(), usize::MAX),
+    }
 }
 
 /// What the end of a suppression means.
