@@ -163,7 +163,8 @@ mod tests {
     /// Splits a command line as a shell does, up to a redirection.
     fn words(line: &str) -> Vec<String> {
         let mut words = Vec::new();
-        for (at, piece) in line.split('"').enumerate() {
+        let quote = if line.contains('\'') { '\'' } else { '"' };
+        for (at, piece) in line.split(quote).enumerate() {
             match at % 2 {
                 0 => words.extend(piece.split_whitespace().map(str::to_owned)),
                 _ => words.push(piece.to_owned()),

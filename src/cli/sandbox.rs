@@ -23,7 +23,8 @@ use crate::{clock, model::format_ms};
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
   studysync sandbox --responses 10000
-  studysync sandbox --data rough --listen 127.0.0.1:8080")]
+  studysync sandbox --data rough --listen 127.0.0.1:8080
+  studysync sandbox --faults '{\"server_error\":{\"when\":{\"every\":10}}}'")]
 pub(super) struct SandboxArgs {
     /// Address to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787")]
