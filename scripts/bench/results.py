@@ -75,7 +75,7 @@ def shown(value):
 
 def write_markdown(results, template, path, machine_text, versions_text):
     """Fills the tables into the page: what stands around them is written by hand, in the template."""
-    table = ["| work | goal | smooth | | rough | | measured |", "|---|---|---|---|---|---|---|"]
+    table = ["| work | goal | smooth | smooth: met? | rough | rough: met? | measured |", "|---|---|---|---|---|---|---|"]
     for row in results.rows.values():
         either = row.get("rough") or row["smooth"]
         if either["limit"] is None:

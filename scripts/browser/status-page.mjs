@@ -1,15 +1,16 @@
-// Tests the status page and a report as a person sees them. Usage: node status-page.mjs PROGRAM FOLDER
+// Tests the status page, a report and the book as a person sees them. Usage: node status-page.mjs PROGRAM FOLDER BOOK
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { readFileSync, readdirSync } from "node:fs";
+import { createServer } from "node:http";
 import { createRequire } from "node:module";
-import { join } from "node:path";
+import { extname, join } from "node:path";
 
 import { chromium } from "playwright-core";
 
 import { Program } from "./program.mjs";
 
-const [program, pictures] = process.argv.slice(2);
+const [program, pictures, book] = process.argv.slice(2);
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core"), "utf8");
 const TOKEN = "status-token-of-the-browser-test";
 const IDLE = 'schedule = "off"\nwake_secs = 1\nflush_secs = 1\n';
@@ -137,7 +138,7 @@ try {
       order.push(at);
     }
     const parts = [...new Set(order.map((at) => at.part))];
-    assert.deepEqual(parts, ["streams", "runs", "rejects", "footer"]);
+    assert.deepEqual(parts, ["streams", "trust", "runs", "rejects", "footer"]);
     const calendar = page.locator(".calendar").first();
     await calendar.focus();
     const today = async () => (await page.locator(".day-read").first().innerText()).slice(0, 10);
@@ -236,6 +237,41 @@ try {
 } finally {
   guarded.stop();
 }
+// The pages of the book, without the ones that repeat all others.
+const TYPES = { ".css": "text/css", ".html": "text/html", ".js": "text/javascript", ".json": "application/json", ".png": "image/png", ".svg": "image/svg+xml" };
+const pages = readdirSync(book, { recursive: true }).filter((name) => name.endsWith(".html") && !/^(404|print|toc)/.test(name)).sort();
+const server = createServer((request, answer) => {
+  try {
+    const path = decodeURIComponent(new URL(request.url, "http://localhost").pathname);
+    const content = readFileSync(join(book, path));
+    answer.writeHead(200, { "content-type": TYPES[extname(path)] ?? "application/octet-stream" }).end(content);
+  } catch {
+    answer.writeHead(404).end();
+  }
+});
+await new Promise((ready) => server.listen(0, "127.0.0.1", ready));
+for (const [name, options, shown] of [
+  ["book-phone", { viewport: PHONE }, pages],
+  ["book-phone-dark", { viewport: PHONE, colorScheme: "dark" }, pages.filter((page) => page.startsWith("guide/"))],
+  ["book-light", { viewport: { width: 1280, height: 900 } }, pages.filter((page) => page.startsWith("guide/"))],
+]) {
+  await test(`${name}: axe finds nothing on ${shown.length} pages, and each fits`, async (open) => {
+    assert.ok(shown.length > 10, `${shown.length} pages`);
+    const address = `http://127.0.0.1:${server.address().port}`;
+    const { page } = await open(`${address}/index.html`, options);
+    const found = [];
+    for (const path of shown) {
+      await page.goto(`${address}/${path}`);
+      found.push(...(await violations(page)).map((violation) => `${path}: ${violation}`));
+      const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+      if (wide > 0) found.push(`${path}: ${wide} pixels wider than the window`);
+      if (path === "guide/questions.html") await picture(page, name);
+    }
+    assert.deepEqual(found, []);
+  });
+}
+server.close();
+
 await browser.close();
 console.log(`${passed} passed, ${failed} failed`);
 process.exit(failed === 0 ? 0 : 1);
