@@ -39,6 +39,11 @@ def is_partitioned(table):
     return not (PARQUET / table / "data.parquet").exists()
 
 
+def glob(table):
+    """The files of a table below the warehouse, as a pattern."""
+    return f"{table}/*/data.parquet" if is_partitioned(table) else f"{table}/data.parquet"
+
+
 # --- DuckDB: computes the sums itself -------------------------------------------------------------
 
 def sum_of(kind, name):
@@ -189,7 +194,7 @@ def datafusion(table):
 SPARK = None
 
 
-def spark(table):
+def spark_session():
     global SPARK
     if SPARK is None:
         from pyspark.sql import SparkSession
@@ -197,9 +202,16 @@ def spark(table):
         builder = builder.config("spark.sql.session.timeZone", ZONE).config("spark.driver.bindAddress", "127.0.0.1")
         SPARK = builder.config("spark.driver.host", "127.0.0.1").config("spark.sql.shuffle.partitions", "1").getOrCreate()
         SPARK.sparkContext.setLogLevel("ERROR")
+    return SPARK
+
+
+def spark(table):
     # `_run_id` and similar names are columns, not hidden files: only file names with this prefix
     # are ignored.
-    frame = SPARK.read.parquet(str(PARQUET / table) if is_partitioned(table) else files(table)[0])
+    return from_spark(table, spark_session().read.parquet(str(PARQUET / table) if is_partitioned(table) else files(table)[0]))
+
+
+def from_spark(table, frame):
     kinds = {"string": "text", "bigint": "bigint", "double": "double", "boolean": "boolean", "timestamp": "timestamp",
              "array<bigint>": "bigint_list"}
     found = dict(frame.dtypes)
@@ -274,4 +286,5 @@ def main():
     sys.exit(1 if problems else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -19,9 +19,7 @@ trap 'kill "${service:-}" 2>/dev/null || true; rm -rf "$work"' EXIT
 . scripts/python-environment.sh
 installed current "${readers[@]}" "${notebook[@]}"
 installed previous duckdb==$duckdb_previous duckdb-cli==$duckdb_previous
-if ! command -v java >/dev/null; then
-    apt-get install -y -qq default-jre-headless >/dev/null || { apt-get update -qq && apt-get install -y -qq default-jre-headless; } >/dev/null
-fi
+java_installed
 
 # The folder in which scripts/cargo.sh puts the library of the program.
 export LD_LIBRARY_PATH=${DUCKDB_LIB_DIR:-${CARGO_TARGET_DIR:-$PWD/target}/libduckdb}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
