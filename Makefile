@@ -12,8 +12,8 @@ THREADS = $$(($$(getconf _NPROCESSORS_ONLN) * 2))
 help: ## lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s%s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-demo: ## a service, a backfill, a night of changes, a sync, and SQL
-	$(QUICK) run -- demo
+demo: ## a service, a backfill, a night, a sync, SQL; STORE=s3: a bucket
+	$(if $(STORE),PROFILE=quick scripts/demo.sh $(STORE),$(QUICK) run -- demo)
 
 test: ## every test but the slow ones
 	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$(THREADS)} $(QUICK) test --workspace

@@ -31,7 +31,8 @@ const CHANGES: &str = r#"{"seed":7,"new_answers":600,"edits":40,"soft_deletes":1
 
 /// Shows a backfill, a nightly sync and SQL on generated data.
 ///
-/// The demo writes to a temporary folder, which stays. At its end it prints three commands to try on the data.
+/// The demo writes a DuckDB file and a Parquet folder to a temporary folder, which stays. With --parquet it writes only
+/// a Parquet warehouse, for example to a bucket. At its end it prints three commands to try on the data.
 ///
 /// Exit codes: 0 shown; 1 a step failed.
 #[derive(Args, Debug)]
@@ -46,6 +47,10 @@ pub(super) struct DemoArgs {
     /// Folder to write to [default: a new temporary folder]
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
+
+    /// The only warehouse: a Parquet folder, or s3://, gs:// or az://BUCKET/FOLDER
+    #[arg(long, value_name = "PATH")]
+    parquet: Option<PathBuf>,
 }
 
 /// Shows the demo step by step, and prints how long it took.
@@ -54,7 +59,7 @@ pub(super) fn run(args: &DemoArgs, context: Context) -> Result<u8, CommandError>
     let demo = Demo::start(args, &context)?;
     let from = format_ms((clock::now_ms() - DAYS * DAY_MS).div_euclid(DAY_MS) * DAY_MS);
     demo.explain(&format!(
-        "A study feedback service with {} answers of {DAYS} days is listening on {}.\nFirst night: a backfill.",
+        "A study feedback service with {} answers of {DAYS} days is listening on\n{}. First night: a backfill.",
         args.responses, demo.service.base_url
     ))?;
     demo.studysync(&["backfill", "--from", &from])?;
@@ -78,11 +83,16 @@ pub(super) fn run(args: &DemoArgs, context: Context) -> Result<u8, CommandError>
     demo.query(THEMES)?;
     demo.explain("What is our NPS by month?")?;
     demo.query(NPS_BY_MONTH)?;
+    let folder = demo.folder.display();
+    let written = match &args.parquet {
+        None => format!("The folder {folder} has the warehouses (warehouse.duckdb, parquet/) and the configuration."),
+        Some(parquet) => {
+            format!("The warehouse is {}.\nThe folder {folder} has the configuration.", parquet.display())
+        }
+    };
     demo.explain(&format!(
-        "This took {:.0} s. The folder {} has the warehouses (warehouse.duckdb, parquet/) and the configuration.\n\
-         To explore the data, paste:\n\n{}\nRemove the folder when you are done.",
+        "This took {:.0} s. {written}\nTo explore the data, paste:\n\n{}\nRemove the folder when you are done.",
         started.elapsed().as_secs_f64(),
-        demo.folder.display(),
         demo.commands_to_paste()
     ))?;
     Ok(0)
@@ -134,11 +144,15 @@ GROUP BY theme ORDER BY answers DESC, theme LIMIT 5";
 /// The files and folders that the demo creates in its folder.
 const CREATED: [&str; 4] = [CONFIG_FILE_NAME, "warehouse.duckdb", "parquet", "state"];
 
-fn config(base_url: &str) -> String {
+fn config(base_url: &str, parquet: Option<&Path>) -> String {
+    let warehouses = match parquet {
+        None => "duckdb = \"warehouse.duckdb\"\nparquet = \"parquet\"".to_owned(),
+        Some(parquet) => format!("parquet = {}", toml::Value::from(&*parquet.to_string_lossy())),
+    };
     format!(
         "# Written by `studysync demo`. Its service has ended; `studysync sandbox` starts another.\n\
          [service]\nbase_url = \"{base_url}\"\n\n\
-         [warehouse]\nduckdb = \"warehouse.duckdb\"\nparquet = \"parquet\"\n\n\
+         [warehouse]\n{warehouses}\n\n\
          [state]\npath = \"state/checkpoints.sqlite\"\n"
     )
 }
@@ -169,7 +183,7 @@ impl<'a> Demo<'a> {
         let failed = CommandError::failed(format!("cannot write {}", path.display()));
         let mut file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(&failed)?;
         let service = Service::start(&program, args.responses)?;
-        file.write_all(config(&service.base_url).as_bytes()).map_err(failed)?;
+        file.write_all(config(&service.base_url, args.parquet.as_deref()).as_bytes()).map_err(failed)?;
         Ok(Self { program, folder, service, context })
     }
 

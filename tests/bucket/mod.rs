@@ -314,3 +314,14 @@ fn exit_2_addresses_and_credentials_are_explained() {
         assert!(done.stderr.contains(expected), "{arguments:?}: {}", done.stderr);
     }
 }
+
+#[test]
+fn demo_shows_a_warehouse_in_a_bucket() {
+    let server = ObjectServer::start();
+    let place = Place::at("http://127.0.0.1:1").without_config().in_bucket(&server, ADDRESS);
+    let demo = place.bare(&["demo", "--responses", "2000", "--folder", "demo", "--parquet", ADDRESS]).output().unwrap();
+    let demo = Done::from(demo).expect(0);
+    assert!(demo.stdout.contains(&format!("The warehouse is {ADDRESS}.\n")), "{}", demo.stdout);
+    assert!(tables(&server).0.count("SELECT count(*) FROM responses") >= 2000);
+    assert!(!place.path("demo/warehouse.duckdb").exists() && !place.path("demo/parquet").exists());
+}

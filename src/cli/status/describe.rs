@@ -215,7 +215,7 @@ fn describe_coverage(status: &Status) -> String {
 
 /// Returns the line of a scope, and lines for its missing ranges and those that need a recheck.
 fn describe_scope(scope: &ScopeStatus, width: usize) -> String {
-    let unknown = || "rows unknown (the warehouse cannot be read now)".to_owned();
+    let unknown = || "rows unknown (the warehouse is in a bucket, or cannot be read now)".to_owned();
     let rows = scope.rows.map_or_else(unknown, |rows| counted_grouped(rows, "row"));
     let (first, last) = (scope.complete.first(), scope.complete.last());
     let (start, end) = (first.map_or("?", |range| &range.start), last.map_or("?", |range| &range.end));
