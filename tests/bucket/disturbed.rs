@@ -1,12 +1,17 @@
 //! Requests that fail, whose answers are lost, or that are the last before a kill.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
+use studysync_sandbox::ChangeRequest;
+
 use super::{ADDRESS, BELOW, assert_same_content, load, tables};
-use crate::harness::{Meets, ObjectServer, Place, Service, days_ago, small};
+use crate::harness::{Done, Meets, ObjectServer, Place, Service, days_ago, small};
 
 /// The bucket after undisturbed runs, and the number of requests of the last night.
 fn calm() -> (Service, ObjectServer, Place) {
@@ -97,4 +102,54 @@ fn p1_a_replay_killed_while_it_replaces_is_ended_by_a_run() {
         assert_same_content(&before.0, &tables(&server).0, &format!("killed at request {last}"));
         place.run(&["query", "SELECT count(*) FROM responses"]).expect(0);
     }
+}
+
+/// Lets two runs write at the same time: the lease of the first is lost. Returns how many runs were refused.
+fn race(server: &ObjectServer, places: [&Place; 2]) -> usize {
+    let runs = places.map(|place| place.spawn(&["sync"]));
+    let ids = runs.each_ref().map(std::process::Child::id);
+    let ended = std::thread::scope(|scope| {
+        let waits = runs.map(|run| scope.spawn(|| Done::from(run.wait_with_output().unwrap())));
+        let mut is_lost = false;
+        while !is_lost && waits.iter().any(|wait| !wait.is_finished()) {
+            is_lost = server.remove(&format!("{BELOW}/.studysync/lease.json"));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        waits.map(|wait| wait.join().unwrap())
+    });
+    let refused = ended.into_iter().zip([ids[1], ids[0]]).filter(|(done, winner)| {
+        let is_told = done.stderr.contains(&format!("process {winner} on "));
+        assert!(done.code == 0 || (done.code == 5 && is_told), "exit code {}: {}", done.code, done.stderr);
+        done.code == 5
+    });
+    refused.count()
+}
+
+fn let_runs_race(races: u64) {
+    let (service, server) = (Service::start(small(200, 20)), ObjectServer::start());
+    let config = "[warehouse]\nlock_wait_secs = 0\n[streams.surveys]\nenabled = false\n";
+    let places = [(); 2].map(|()| Place::new(&service).in_bucket(&server, ADDRESS).with_config(config));
+    places.iter().for_each(|place| drop(place.run(&["backfill", "--from", &days_ago(20)]).expect(0)));
+    let mut refused = 0;
+    for seed in 1..=races {
+        service.advance_days(1);
+        service.change(&ChangeRequest { seed, new_answers: 10, edits: 5, ..ChangeRequest::default() });
+        refused += race(&server, places.each_ref());
+    }
+    assert!(refused > 0, "no run met the other");
+    places.iter().for_each(|place| drop(place.run(&["sync"]).expect(0)));
+    let folder = Place::new(&service).without_duckdb().with_config(config);
+    folder.run(&["backfill", "--from", &days_ago(20)]).expect(0);
+    assert_same_content(&folder.parquet_tables(), &tables(&server).0, &format!("{refused} runs were refused"));
+}
+
+#[test]
+fn p2_two_runs_in_a_bucket_lose_nothing() {
+    let_runs_race(6);
+}
+
+#[test]
+#[ignore = "slow: run by `make test-slow`"]
+fn p2_slow_two_runs_in_a_bucket_race_200_times() {
+    let_runs_race(200);
 }

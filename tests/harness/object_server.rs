@@ -91,8 +91,9 @@ impl ObjectServer {
         shared.objects.iter().map(|(key, object)| (key.clone(), object.bytes.clone())).collect()
     }
 
-    pub fn remove(&self, key: &str) {
-        self.shared.lock().unwrap().objects.remove(key);
+    /// Removes an object; returns whether there was one.
+    pub fn remove(&self, key: &str) -> bool {
+        self.shared.lock().unwrap().objects.remove(key).is_some()
     }
 
     /// Returns the requests since the last call.

@@ -30,9 +30,13 @@ pub(super) const KEY: &str = ".studysync/lease.json";
 const VALID: Duration = Duration::from_secs(120);
 /// Time between two renewals.
 const RENEWAL: Duration = Duration::from_secs(30);
+/// Stands for a writer whose name cannot be found out.
+const UNKNOWN: &str = "another writer took the lease";
+/// Tries to take a lease that is given back or taken between two requests.
+const TRIES: u32 = 3;
 
 /// A process that writes a warehouse.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Writer {
     process: u32,
     host: String,
@@ -51,6 +55,10 @@ impl Writer {
     pub(super) fn this() -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         Self { process: std::process::id(), host }
+    }
+
+    pub(super) fn is_this(&self) -> bool {
+        *self == Self::this()
     }
 
     /// Returns true if the process ran on this machine and has ended. A container's only process has the number 1 each
@@ -94,10 +102,7 @@ impl Lease {
     /// [`LoadError::Locked`] with the holder while another writer renews it.
     pub(super) fn take(bucket: &Bucket) -> Result<Self, LoadError> {
         let renewed = Instant::now();
-        let version = match bucket.put(KEY, Content::Bytes(&text()?), &Expected::Missing)? {
-            Some(version) => version,
-            None => replace_old(bucket)?,
-        };
+        let version = create_or_replace(bucket)?;
         let state = Arc::new(Mutex::new(State { version, renewed, taken_by: None }));
         let (stop, stopped) = mpsc::channel();
         let renewals = {
@@ -122,6 +127,17 @@ impl Lease {
             None => Ok(()),
         }
     }
+
+    /// Ends the lease, because another writer has overtaken this one. Each later write is refused with its name.
+    pub(super) fn end(&self, winner: Option<String>) {
+        lock(&self.state).taken_by = Some(winner.unwrap_or_else(|| UNKNOWN.to_owned()));
+    }
+
+    /// Returns true if the object is the lease of this process. Asks the bucket only if the lease has ended.
+    fn is_own(&self) -> bool {
+        let version = lock(&self.state).version.clone();
+        self.require().is_ok() || matches!(self.bucket.read(KEY), Ok(Some(found)) if found.version == version)
+    }
 }
 
 impl Drop for Lease {
@@ -131,23 +147,40 @@ impl Drop for Lease {
             // A renewal that panicked has renewed nothing.
             let _ = renewals.join();
         }
-        if self.require().is_ok() {
+        if self.is_own() {
             // A lease that cannot be removed ends by its time.
             let _ = self.bucket.remove(&[KEY.to_owned()]);
         }
     }
 }
 
-/// Replaces a lease that its holder does not renew.
-fn replace_old(bucket: &Bucket) -> Result<Version, LoadError> {
-    let Some(found) = bucket.read(KEY)? else { return Err(held(bucket, None)) };
+/// Returns the writer that has the lease, if it is not this process; `None` also if this cannot be found out.
+pub(super) fn other_holder(bucket: &Bucket) -> Option<Writer> {
+    let found = bucket.read(KEY).ok().flatten()?;
+    serde_json::from_slice::<Holder>(&found.bytes).ok().map(|found| found.writer).filter(|writer| !writer.is_this())
+}
+
+fn create_or_replace(bucket: &Bucket) -> Result<Version, LoadError> {
+    for _ in 0..TRIES {
+        if let Some(version) = bucket.put(KEY, Content::Bytes(&text()?), &Expected::Missing)? {
+            return Ok(version);
+        }
+        if let Some(version) = replace_old(bucket)? {
+            return Ok(version);
+        }
+    }
+    Err(held(bucket, None))
+}
+
+/// Replaces a lease that its holder does not renew. Returns `None` if the lease changed meanwhile.
+fn replace_old(bucket: &Bucket) -> Result<Option<Version>, LoadError> {
+    let Some(found) = bucket.read(KEY)? else { return Ok(None) };
     let holder = serde_json::from_slice::<Holder>(&found.bytes).ok().map(|found| found.writer);
     let age_ms = now_ms().saturating_sub(found.written_ms);
     if age_ms < VALID.as_millis() as i64 && !holder.as_ref().is_some_and(Writer::has_ended) {
         return Err(held(bucket, holder.map(|holder| holder.to_string())));
     }
-    let taken = bucket.put(KEY, Content::Bytes(&text()?), &Expected::Version(found.version))?;
-    taken.ok_or_else(|| held(bucket, None))
+    Ok(bucket.put(KEY, Content::Bytes(&text()?), &Expected::Version(found.version))?)
 }
 
 fn renew(bucket: &Bucket, state: &Mutex<State>) {
@@ -158,7 +191,10 @@ fn renew(bucket: &Bucket, state: &Mutex<State>) {
             let mut state = lock(state);
             (state.version, state.renewed) = (version, renewed);
         }
-        Ok(None) => lock(state).taken_by = Some("another writer took the lease".to_owned()),
+        Ok(None) => {
+            let holder = other_holder(bucket).map(|writer| writer.to_string());
+            lock(state).taken_by = Some(holder.unwrap_or_else(|| UNKNOWN.to_owned()));
+        }
         Err(error) => tracing::warn!("the lease of the warehouse is not renewed: {error}"),
     }
 }

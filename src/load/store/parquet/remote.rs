@@ -16,11 +16,11 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File},
-    io::{self, Write},
+    io::Write,
     path::{Path, PathBuf},
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -29,17 +29,15 @@ use serde::{Deserialize, Serialize};
 use super::{
     lease::{self, Lease, Writer},
     lock,
-    working_copy::{LIST, LOCK, PRIVATE, clear, take_working_copy, write_list},
+    working_copy::{LIST, LOCK, PARTS, PRIVATE, PackedFile, clear, pack, take_working_copy, unpack, write_list},
 };
 use crate::{
-    bucket::{Bucket, Content, Expected, ListedObject, UPLOADS, Version},
+    bucket::{Bucket, BucketErrorKind, Content, Expected, ListedObject, UPLOADS, Version},
     files,
     load::LoadError,
     schema,
 };
 
-/// Folder of the commits.
-pub(super) const PARTS: &str = ".studysync/parts";
 /// Folder of files that only this machine has.
 pub(super) const SCRATCH: &str = ".studysync/scratch";
 /// Exists while a rebuilt warehouse replaces this one.
@@ -51,9 +49,9 @@ const NO_PARTS: [&str; 4] = [lease::KEY, UPLOADS, ".studysync/check", ".studysyn
 /// Files and folders of the working copy that the bucket does not have in this form.
 const LOCAL: [&str; 4] = [PARTS, SCRATCH, LIST, LOCK];
 /// Number of published commits whose objects stay.
-const PUBLISHED_KEPT: u64 = 256;
+pub(super) const PUBLISHED_KEPT: u64 = 256;
 /// Bytes that one request reads.
-const READ_BYTES: u64 = 32 << 20;
+pub(super) const READ_BYTES: u64 = 32 << 20;
 
 /// A committed part.
 #[derive(Debug, Serialize, Deserialize)]
@@ -66,12 +64,6 @@ struct Commit {
     files: Vec<PackedFile>,
     /// The process that made the commit, for the message of another writer.
     writer: Writer,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct PackedFile {
-    name: String,
-    bytes: u64,
 }
 
 /// An object, and whether the working copy has it.
@@ -87,6 +79,8 @@ pub(super) struct Remote {
     known: Mutex<BTreeMap<String, Known>>,
     /// True after the first list, which the first refresh uses.
     is_listed: AtomicBool,
+    /// The last published commit when this process looked for commits.
+    published: AtomicU64,
     /// `None` for a reader.
     lease: Option<Lease>,
     /// Keeps other processes from the working copy. Dropped last.
@@ -136,8 +130,8 @@ impl Remote {
         let _lock = lock::exclusive(&folder, &folder.join(LOCK))?;
         let before = take_working_copy(&folder, &bucket.address().to_string())?;
         let before = before.into_iter().map(|object| (object.key.clone(), Known { object, is_here: true })).collect();
-        let (known, is_listed) = (Mutex::new(before), AtomicBool::new(false));
-        let remote = Self { bucket, folder, known, is_listed, lease, _lock };
+        let (known, is_listed, published) = (Mutex::new(before), AtomicBool::new(false), AtomicU64::default());
+        let remote = Self { bucket, folder, known, is_listed, published, lease, _lock };
         remote.list()?;
         remote.is_listed.store(true, Ordering::Relaxed);
         Ok(remote)
@@ -223,7 +217,10 @@ impl Remote {
         let mut file = File::create(&new).map_err(LoadError::io("create", &new))?;
         for start in (0..object.bytes).step_by(READ_BYTES as usize) {
             let end = (start + READ_BYTES).min(object.bytes);
-            let bytes = self.bucket.read_range(&object, start..end)?;
+            let bytes = self.bucket.read_range(&object, start..end).map_err(|error| match error.kind() {
+                BucketErrorKind::Changed | BucketErrorKind::Missing if self.lease.is_some() => self.lost(),
+                _ => error.into(),
+            })?;
             file.write_all(&bytes).map_err(LoadError::io("write", &new))?;
         }
         drop(file);
@@ -245,7 +242,7 @@ impl Remote {
             Some(known) => Expected::Version(known.object.version.clone()),
             None => Expected::Missing,
         };
-        let Some(version) = self.bucket.put(&key, content, &expected)? else { return Err(self.taken(None)) };
+        let Some(version) = self.bucket.put(&key, content, &expected)? else { return Err(self.lost()) };
         let bytes = match content {
             Content::Bytes(bytes) => bytes.len() as u64,
             Content::File(file) => fs::metadata(file).map_err(LoadError::io("read", file))?.len(),
@@ -291,7 +288,7 @@ impl Remote {
             self.note(&key, Some(version));
             return Ok(());
         }
-        let first = self.bucket.read(&key)?.and_then(|found| serde_json::from_slice::<Commit>(&found.bytes).ok());
+        let first = self.read_commit(&key)?;
         // The data of the refused commit belongs to no commit.
         self.bucket.remove(&[commit.data])?;
         Err(self.taken(first.map(|first| first.writer.to_string())))
@@ -299,14 +296,14 @@ impl Remote {
 
     /// Brings the commits after `published` into the folder of parts, and removes data that belongs to no commit.
     pub(super) fn fetch_commits(&self, published: u64) -> Result<(), LoadError> {
+        self.published.store(published, Ordering::Relaxed);
         let mut data: Vec<String> = Vec::new();
         for object in self.objects_below(PARTS) {
             let Some(number) = object.key.strip_suffix(".json").and_then(number_of) else { continue };
             if number <= published {
                 continue;
             }
-            let found = self.bucket.read(&object.key)?;
-            let commit = found.and_then(|found| serde_json::from_slice::<Commit>(&found.bytes).ok());
+            let commit = self.read_commit(&object.key)?;
             let damaged = |why: &str| LoadError::Damaged { path: self.place(), why: format!("{} {why}", object.key) };
             let commit = commit.ok_or_else(|| damaged("cannot be read"))?;
             let folder = self.folder.join(PARTS).join(&commit.folder);
@@ -417,7 +414,26 @@ impl Remote {
         }
     }
 
+    /// Reads the object of a commit; `None` if it does not exist or cannot be read as a commit.
+    fn read_commit(&self, key: &str) -> Result<Option<Commit>, LoadError> {
+        let found = self.bucket.read(key)?;
+        Ok(found.and_then(|found| serde_json::from_slice(&found.bytes).ok()))
+    }
+
+    /// Returns the error of a writer that another one has overtaken. Names the other holder of the lease, else the
+    /// newest other writer of a commit since the last publish that this process has seen.
+    fn lost(&self) -> LoadError {
+        let published = self.published.load(Ordering::Relaxed);
+        let mut commits = self.bucket.list(PARTS, None).unwrap_or_default();
+        commits.retain(|object| object.key.ends_with(".json") && number_of(&object.key) >= Some(published));
+        let writer = |object: &ListedObject| Some(self.read_commit(&object.key).ok()??.writer);
+        let other = || commits.iter().rev().filter_map(writer).find(|writer| !writer.is_this());
+        self.taken(lease::other_holder(&self.bucket).or_else(other).map(|writer| writer.to_string()))
+    }
+
+    /// Refuses all later writes of this process: it must not publish the commits of the other writer.
     fn taken(&self, holder: Option<String>) -> LoadError {
+        self.lease.iter().for_each(|lease| lease.end(holder.clone()));
         LoadError::Locked { path: self.place(), holder }
     }
 
@@ -457,34 +473,4 @@ fn commit_key(number: u64) -> String {
 /// Reads the number of a commit from the key of one of its objects.
 fn number_of(key: &str) -> Option<u64> {
     key.rsplit('/').next()?.get(..12)?.parse().ok()
-}
-
-/// Writes the files of a folder one after the other into one file.
-fn pack(folder: &Path, packed: &Path) -> Result<Vec<PackedFile>, LoadError> {
-    let mut paths = files::files_below(folder)?;
-    paths.sort();
-    let mut target = File::create(packed).map_err(LoadError::io("create", packed))?;
-    let mut files = Vec::new();
-    for path in paths {
-        let bytes = File::open(&path).and_then(|mut file| io::copy(&mut file, &mut target));
-        let bytes = bytes.map_err(LoadError::io("copy", &path))?;
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        files.push(PackedFile { name, bytes });
-    }
-    Ok(files)
-}
-
-/// Makes the folder with the packed files.
-fn unpack(packed: &Path, packed_files: &[PackedFile], folder: &Path) -> Result<(), LoadError> {
-    let failed = LoadError::io("unpack", packed);
-    let new = files::with_suffix(folder, ".new");
-    files::create_folders(&new).map_err(LoadError::io("create", &new))?;
-    let mut source = File::open(packed).map_err(failed)?;
-    for PackedFile { name, bytes } in packed_files {
-        // A name with a slash would leave the folder.
-        let path = new.join(Path::new(name).file_name().unwrap_or_default());
-        let mut file = File::create(&path).map_err(LoadError::io("create", &path))?;
-        io::copy(&mut io::Read::take(&mut source, *bytes), &mut file).map_err(failed)?;
-    }
-    files::move_folder(&new, folder).map_err(LoadError::io("replace", folder))
 }

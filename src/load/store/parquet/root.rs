@@ -27,9 +27,9 @@ use super::{
     disk::Disk,
     lock,
     partition::{Partition, PartitionBy},
-    remote::{PARTS, Remote, SCRATCH},
+    remote::{Remote, SCRATCH},
     rows_reader::unreadable,
-    working_copy::LIST,
+    working_copy::{LIST, PARTS},
 };
 use crate::{
     files,
@@ -42,6 +42,8 @@ use crate::{
 const FORMAT_VERSION: u32 = 1;
 /// Name of the folder with the files that programs which read the tables must not see.
 const PRIVATE_FOLDER: &str = ".studysync";
+/// The list of files, below the root.
+pub(super) const INVENTORY: &str = ".studysync/files.json";
 /// Tables in which the program records its runs and scans. The rows of these tables do not come from a service.
 const TABLES_OF_RUNS: [&str; 2] = ["sync_runs", "sync_windows"];
 
@@ -304,7 +306,7 @@ impl Root {
 
     /// Returns the path of the list of files, which [`super::inventory`] reads and writes.
     pub(super) fn inventory(&self) -> PathBuf {
-        self.path.join(PRIVATE_FOLDER).join("files.json")
+        self.path.join(INVENTORY)
     }
 
     /// Returns the path of the folder with waiting commits.

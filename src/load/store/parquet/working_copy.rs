@@ -2,7 +2,8 @@
 
 use std::{
     collections::BTreeSet,
-    fs, io,
+    fs::{self, File},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -13,6 +14,8 @@ use crate::{bucket::ListedObject, files, load::LoadError};
 
 /// Folder of the files that programs which read the tables must not see.
 pub(super) const PRIVATE: &str = ".studysync";
+/// Folder of the commits.
+pub(super) const PARTS: &str = ".studysync/parts";
 /// The list of the working copy's files with their versions. It is empty while a process has the copy open, so that a
 /// killed process leaves an empty one.
 pub(super) const LIST: &str = ".studysync/working-copy.json";
@@ -59,8 +62,13 @@ pub(super) fn write_list(folder: &Path, address: &str, objects: Vec<ListedObject
 }
 
 /// Removes the files of a working copy but those that are kept, and those that are for the copy itself. Links are
-/// removed, and not followed.
+/// removed, and not followed. Folders of commits are removed too: an empty one would count as a commit.
 pub(super) fn clear(folder: &Path, kept: &BTreeSet<PathBuf>) -> Result<(), LoadError> {
+    let parts = folder.join(PARTS);
+    match fs::remove_dir_all(&parts) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(LoadError::io("remove", &parts)(error)),
+        _ => {}
+    }
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         let failed = LoadError::io("read", &folder);
@@ -93,4 +101,41 @@ pub(super) fn clear_unlocked(folder: &Path) -> Result<(), LoadError> {
     }
     let _lock = lock::exclusive(&folder, &folder.join(LOCK))?;
     take_working_copy(&folder, "").map(drop)
+}
+
+/// A file in the object of a commit.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct PackedFile {
+    name: String,
+    bytes: u64,
+}
+
+/// Writes the files of a folder one after the other into one file.
+pub(super) fn pack(folder: &Path, packed: &Path) -> Result<Vec<PackedFile>, LoadError> {
+    let mut paths = files::files_below(folder)?;
+    paths.sort();
+    let mut target = File::create(packed).map_err(LoadError::io("create", packed))?;
+    let mut files = Vec::new();
+    for path in paths {
+        let bytes = File::open(&path).and_then(|mut file| io::copy(&mut file, &mut target));
+        let bytes = bytes.map_err(LoadError::io("copy", &path))?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        files.push(PackedFile { name, bytes });
+    }
+    Ok(files)
+}
+
+/// Makes the folder with the packed files.
+pub(super) fn unpack(packed: &Path, packed_files: &[PackedFile], folder: &Path) -> Result<(), LoadError> {
+    let failed = LoadError::io("unpack", packed);
+    let new = files::with_suffix(folder, ".new");
+    files::create_folders(&new).map_err(LoadError::io("create", &new))?;
+    let mut source = File::open(packed).map_err(failed)?;
+    for PackedFile { name, bytes } in packed_files {
+        // A name with a slash would leave the folder.
+        let path = new.join(Path::new(name).file_name().unwrap_or_default());
+        let mut file = File::create(&path).map_err(LoadError::io("create", &path))?;
+        io::copy(&mut io::Read::take(&mut source, *bytes), &mut file).map_err(failed)?;
+    }
+    files::move_folder(&new, folder).map_err(LoadError::io("replace", folder))
 }
