@@ -31,7 +31,7 @@ use tokio::runtime::{Builder, Runtime};
 pub use check::{BucketCheck, OldVersions};
 pub use client::Backend;
 pub use error::{BucketError, BucketErrorKind};
-pub use put::{Content, UPLOADS};
+pub use put::{Content, UPLOADS, WRITTEN_WHOLE_MAX};
 pub use reader::ObjectReader;
 
 use crate::model::{BucketAddress, DurableStep, Failpoints};

@@ -17,7 +17,7 @@ use super::{Bucket, BucketError, Expected, ListedObject, Version, io_failure, pa
 use crate::model::DurableStep;
 
 /// Largest object that is written in one request. A larger one is written in parts.
-const WHOLE_BYTES_MAX: u64 = 32 << 20;
+pub const WRITTEN_WHOLE_MAX: u64 = 32 << 20;
 /// Bytes of a part. Stores want at least 5 MiB, and at most 10,000 parts.
 const PART_BYTES: u64 = 32 << 20;
 /// Number of bytes at the end of a large object that show whose object it is.
@@ -50,7 +50,7 @@ impl Bucket {
         let written = match content {
             Content::Bytes(bytes) => self.put_whole(key, Bytes::copy_from_slice(bytes), expected),
             Content::File(file) => match fs::metadata(file).map(|metadata| metadata.len()) {
-                Ok(bytes) if bytes > WHOLE_BYTES_MAX => self.put_in_parts(key, &Upload { file, bytes }, expected),
+                Ok(bytes) if bytes > WRITTEN_WHOLE_MAX => self.put_in_parts(key, &Upload { file, bytes }, expected),
                 Ok(_) => match fs::read(file) {
                     Ok(bytes) => self.put_whole(key, bytes.into(), expected),
                     Err(error) => Err(io_failure(error)),

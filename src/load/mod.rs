@@ -47,7 +47,7 @@ pub use reader::{
 };
 pub use replace::{build_path, clear_built_file};
 pub use scan::{Difference, Differences, Example, Pages, Wanted};
-pub use store::{ParquetOptions, PartitionBy, TimeRange};
+pub use store::{NightEstimate, ParquetOptions, PartitionBy, TimeRange};
 pub use tables::{
     ErasureRecord, LostRecordings, RecordingOutcome, Stamp, StoredRecording, WantedRecording, WantedRecordings,
 };

@@ -1,6 +1,7 @@
 //! Opens warehouses. Only this file chooses between the kinds of stores.
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -8,8 +9,8 @@ use std::{
 use ::duckdb::Connection;
 
 use super::{
-    ENGINE_BYTES_MIN, EngineOptions, FullTextSearch, Identity, LoadError, LockPatience, ParquetOptions, PartitionBy,
-    ReaderCopy, StartedEngine, Warehouse,
+    ENGINE_BYTES_MIN, EngineOptions, FullTextSearch, Identity, LoadError, LockPatience, NightEstimate, ParquetOptions,
+    PartitionBy, ReaderCopy, StartedEngine, TimeRange, Warehouse,
     parquet_views::{PARQUET_CATALOG, ParquetViews},
     replace,
     store::{
@@ -22,7 +23,7 @@ pub use crate::bucket::{BucketCheck, OldVersions};
 use crate::{
     bucket::{Bucket, Content, Expected},
     files::{self, FileError},
-    model::{BucketAddress, Failpoints, Location, WarehouseKind},
+    model::{BucketAddress, Failpoints, Location, Stream, WarehouseKind},
 };
 
 /// Suffix of the folder of this machine for the files of a bucket that are compared with the service.
@@ -161,6 +162,13 @@ impl Place {
     pub fn check_bucket(&self) -> Result<Option<BucketCheck>, LoadError> {
         let Some(address) = &self.location.bucket else { return Ok(None) };
         Ok(Some(connect(address)?.check()?))
+    }
+
+    /// Estimates what a `sync` with these scans needs of the bucket, without a request; `None` for a warehouse on this
+    /// machine.
+    pub fn estimate_night(&self, scans: &BTreeMap<Stream, Vec<TimeRange>>) -> Option<NightEstimate> {
+        self.location.bucket.as_ref()?;
+        Some(NightEstimate::of(&self.location.path, self.options.partition_by, scans))
     }
 
     /// Reads a small file that [`Place::keep_file`] has written; `None` if there is none, or no bucket.

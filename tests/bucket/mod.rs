@@ -19,6 +19,8 @@ use crate::harness::{
 const ADDRESS: &str = "s3://tests/data/warehouse";
 const BELOW: &str = "tests/data/warehouse";
 
+type Objects = std::collections::BTreeMap<String, bytes::Bytes>;
+
 /// Changes of one day.
 fn changes() -> ChangeRequest {
     ChangeRequest { new_answers: 40, edits: 12, soft_deletes: 5, late: 3, ..ChangeRequest::default() }
@@ -324,4 +326,59 @@ fn demo_shows_a_warehouse_in_a_bucket() {
     assert!(demo.stdout.contains(&format!("The warehouse is {ADDRESS}.\n")), "{}", demo.stdout);
     assert!(tables(&server).0.count("SELECT count(*) FROM responses") >= 2000);
     assert!(!place.path("demo/warehouse.duckdb").exists() && !place.path("demo/parquet").exists());
+}
+
+/// Requests by kind, in the order of `plan --json`: lists, reads, writes, removals.
+fn counted(requests: &[String]) -> [u64; 4] {
+    let kind = |request: &String| match request.split(' ').next().unwrap() {
+        "GET" if request.contains("list-type") => 0,
+        "GET" | "HEAD" => 1,
+        "PUT" => 2,
+        _ => 3,
+    };
+    let mut counts = [0; 4];
+    requests.iter().for_each(|request| counts[kind(request)] += 1);
+    counts
+}
+
+/// Returns the number of files of readers that a night has changed, without those of each commit: `sync_windows` and
+/// `sync_runs`.
+fn changed_files(before: &Objects, after: &Objects) -> u64 {
+    let is_changed = |key: &&String| before.get(*key) != after.get(*key);
+    let is_counted = |key: &&String| key.ends_with("/data.parquet") && !key.contains("/sync_");
+    after.keys().filter(is_changed).filter(is_counted).count() as u64
+}
+
+#[test]
+fn plan_and_docs_count_the_requests_of_a_night() {
+    let (service, server) = (Service::start(small(600, 40)), ObjectServer::start());
+    let place = Place::new(&service).in_bucket(&server, ADDRESS);
+    load(&service, &[&place]);
+    for (night, has_disk) in [true, true, false].into_iter().enumerate() {
+        if !has_disk {
+            // The state stays, and the working copy is lost.
+            std::fs::remove_dir_all(place.path("state/parquet")).unwrap();
+        }
+        server.take_requests();
+        let plan = place.run(&["plan", "--json"]).expect(0).json()["bucket"].clone();
+        assert_eq!(counted(&server.take_requests()), [0, 1, 0, 0], "only whether there is a warehouse");
+        service.advance_days(1);
+        service.change(&ChangeRequest { seed: night as u64 + 1, ..changes() });
+        let before = server.objects();
+        place.run(&["sync"]).expect(0);
+        let [lists, reads, writes, removals] = counted(&server.take_requests());
+        let changed = changed_files(&before, &server.objects());
+        assert!(changed > 5, "{changed}");
+        // The formulas of docs/formats/bucket.md for a night with one commit of scans.
+        assert_eq!((lists, writes, removals), (1, 11 + changed, 3), "night {night}");
+        if has_disk {
+            assert_eq!(reads, 1, "night {night}");
+        }
+        for (name, found) in [("lists", lists), ("reads", reads), ("writes", writes), ("removals", removals)] {
+            let planned = plan[name].as_u64().unwrap();
+            // The plan counts all files of the streams in the ranges of the scans. A night may scan a day more.
+            assert!(found * 4 <= planned * 5 && planned <= found * 2, "night {night}: {found} {name}, and {plan}");
+        }
+        assert_eq!(plan["bytes"].is_u64(), has_disk, "{plan}");
+    }
 }

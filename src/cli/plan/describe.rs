@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::{
-    model::{Ties, format_duration, format_ms, format_second},
+    load::NightEstimate,
+    model::{Stream, Ties, format_duration, format_ms, format_second},
     plan::{Estimate, PlannedWindow},
     report::format,
     sync_status::HealthReason,
@@ -59,6 +60,7 @@ pub(super) fn describe(plan: &Plan, with_windows: bool) -> String {
             "  {requests} of {named} known users are due, and every user that is first named in a new answer\n"
         ));
     }
+    text.push_str(&plan.bucket.as_ref().map(bucket).unwrap_or_default());
     let has_unknown = plan.streams.iter().any(|stream| stream.estimate.requests.is_none());
     match (has_unknown, plan.probe_requests) {
         (true, Some(requests)) => {
@@ -110,7 +112,7 @@ fn rate_limit(wait: &RateLimitWait) -> String {
 
 /// Returns the line of a stream. A number without an estimate is shown as `?`.
 fn line(stream: &PlannedStream) -> String {
-    let name = scope_name(stream.stream, stream.survey_id);
+    let name = scope_name(stream.stream.name(), stream.survey_id);
     let Estimate { windows, rows, requests, minutes } = &stream.estimate;
     if windows.is_empty() {
         return TABLE.note(&name, "nothing is due");
@@ -119,6 +121,18 @@ fn line(stream: &PlannedStream) -> String {
     let minutes = minutes.map_or("?".to_owned(), |minutes| format!("{minutes:.1}"));
     let (windows, rows, requests) = (windows.len().to_string(), number(rows), number(requests));
     TABLE.row(&name, &[windows, rows, requests, minutes])
+}
+
+fn bucket(night: &NightEstimate) -> String {
+    let NightEstimate { files, lists, reads, writes, removals, bytes } = *night;
+    let counts = [(lists, "list"), (reads, "read"), (writes, "write"), (removals, "removal")];
+    let counts = counts.map(|(count, name)| counted(count, name)).join(", ");
+    let bytes = bytes.map(|bytes| format!(" of together {:.1} MB", bytes as f64 / 1e6)).unwrap_or_default();
+    format!(
+        "\nAbout {} to the bucket: {counts}.\nThey replace up to {}{bytes}.\n",
+        counted(night.requests(), "request"),
+        counted(files, "file")
+    )
 }
 
 fn windows(estimate: &Estimate) -> String {
@@ -152,7 +166,7 @@ impl SpeedBasis {
 
 #[derive(Serialize)]
 pub(super) struct PlannedStream {
-    pub stream: &'static str,
+    pub stream: Stream,
     pub survey_id: Option<i64>,
     #[serde(flatten)]
     pub estimate: Estimate,
@@ -210,6 +224,9 @@ pub(super) struct Plan {
     /// The estimate for the stream of users; `None` if the stream is disabled or the warehouse cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub users: Option<PlannedUsers>,
+    /// What a `sync` needs of the bucket; `None` for a backfill, without a bucket, and if nothing is due.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bucket: Option<NightEstimate>,
 }
 
 #[cfg(test)]

@@ -5,14 +5,17 @@ mod describe;
 
 pub(super) use cost::{PlannedUsers, planned_users};
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 
 use crate::{
     clock,
     config::Settings,
-    model::{Ties, Window, behaviour_names, format_second},
+    load::{NightEstimate, TimeRange},
+    model::{Stream, Ties, Window, behaviour_names, format_second},
     pipeline::{self, Sample, ScopeBacklog, ValidCoverage},
-    plan::{Cutter, estimate, minutes},
+    plan::{Cutter, PlannedWindow, estimate, minutes},
     state::{State, StateError},
     sync_status::HealthReason,
 };
@@ -21,8 +24,7 @@ use super::{
     CommandError, Context,
     flags::{LocationArgs, SelectionArgs, check_range, parse_moment, warn_of_unknown_surveys},
 };
-use cost::probe;
-use cost::{Speed, Total};
+use cost::{Speed, Total, probe};
 use describe::describe;
 use describe::{Plan, PlannedStream, RateLimitWait};
 
@@ -153,6 +155,7 @@ fn plan(args: &PlanArgs, settings: &Settings, context: &Context) -> Result<Plan,
         .then(|| planned_users(settings, state.as_ref().filter(|_| reasons.is_empty()), now_ms))
         .flatten();
     let users = users.map(|users| PlannedUsers { minutes: minutes(users.due, requests_per_sec), ..users });
+    let bucket = if args.from.is_none() { estimate_night(settings, &streams, users.as_ref()) } else { None };
     Ok(Plan {
         command: if args.from.is_some() { "backfill" } else { "sync" },
         now: format_second(now_ms),
@@ -166,6 +169,7 @@ fn plan(args: &PlanArgs, settings: &Settings, context: &Context) -> Result<Plan,
         probe_requests: probed.map(|probed| probed.requests),
         streams,
         users,
+        bucket,
     })
 }
 
@@ -183,8 +187,28 @@ fn planned_stream(
         cutter.sampled(rows, length_ms);
     }
     PlannedStream {
-        stream: backlog.scope.stream.name(),
+        stream: backlog.scope.stream,
         survey_id: backlog.scope.survey_id,
         estimate: estimate(cutter, backlog.page_rows, ties).at_rate(requests_per_sec),
     }
+}
+
+/// Estimates what a `sync` that reads these streams and users needs of a bucket. `None` without a bucket, and if
+/// nothing is due.
+fn estimate_night(
+    settings: &Settings,
+    streams: &[PlannedStream],
+    users: Option<&PlannedUsers>,
+) -> Option<NightEstimate> {
+    let mut scans: BTreeMap<Stream, Vec<TimeRange>> = BTreeMap::new();
+    for PlannedStream { stream, estimate, .. } in streams.iter().filter(|stream| !stream.estimate.windows.is_empty()) {
+        let range = |window: &PlannedWindow| TimeRange::of(window.due.window);
+        scans.entry(*stream).or_default().extend(estimate.windows.iter().map(range));
+    }
+    if users.is_some_and(|users| users.due > 0) {
+        // Tables of users have no partitions, so the range does not matter.
+        scans.insert(Stream::Users, vec![TimeRange::at(0)]);
+    }
+    let is_due = !scans.is_empty();
+    pipeline::places(&settings.warehouse).iter().filter(|_| is_due).find_map(|place| place.estimate_night(&scans))
 }

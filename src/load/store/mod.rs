@@ -24,7 +24,7 @@ pub(in crate::load) use filter::{Filter, KeySet, clamped_us, kept_rows, rows_wit
 pub(in crate::load) use memory::{MemoryStore, Shelf};
 pub(in crate::load) use parallel_read::fold_batches;
 use parallel_read::visit_batches;
-pub use parquet::{ParquetOptions, PartitionBy};
+pub use parquet::{NightEstimate, ParquetOptions, PartitionBy};
 pub(in crate::load) use rows::{
     Take, boolean_column, concat_rows, fit, fit_column, number_column, project, read_schema, renamed, text_column,
     time_column, with_column, with_columns,

@@ -6,7 +6,12 @@ use std::{collections::HashSet, fs, io, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use super::{disk::Disk, part::Part, root::Root, tree::Tree};
+use super::{
+    disk::Disk,
+    part::Part,
+    root::{INVENTORY, Root},
+    tree::Tree,
+};
 use crate::{load::LoadError, schema::table};
 
 /// The content of `files.json`: the last published part, and the files after its publish.
@@ -36,6 +41,13 @@ pub(super) fn write(root: &Root, disk: &Disk, tree: &Tree, published_part: u64) 
     let text = serde_json::to_vec(&Inventory::of(root, tree, published_part))
         .map_err(|error| LoadError::io("write", &path)(error.into()))?;
     disk.replace(&path, &text)
+}
+
+/// Returns the number of the last published part and the sorted list of files below `root`; `None` if there is no list.
+pub(super) fn listed(root: &Path) -> Option<(u64, Vec<String>)> {
+    let text = fs::read(root.join(INVENTORY)).ok()?;
+    let Inventory { published_part, files } = serde_json::from_slice(&text).ok()?;
+    Some((published_part, files))
 }
 
 /// Returns an error that names the first file of the list that is missing. Checks nothing if the list is missing,

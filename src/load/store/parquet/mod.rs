@@ -15,7 +15,8 @@
 //! [`rows_reader`] and [`removed_keys`] (selecting rows), [`partition_cache`] and [`read`];
 //! [`merge`], [`runs`], [`partition_merge`], [`publish`] and [`parallel`]; [`inventory`] (the list of files);
 //! [`store`]; [`analyst_folder`] (the copy without personal data);
-//! [`remote`] (the same in a bucket), its [`working_copy`] and [`lease`], and [`bucket_tables`] (for readers);
+//! [`remote`] (the same in a bucket), its [`working_copy`] and [`lease`], [`bucket_tables`] (for readers) and [`night`]
+//! (its requests);
 //! [`disk`] (the durable steps on the file system).
 
 mod analyst_folder;
@@ -28,6 +29,7 @@ mod inventory;
 mod lease;
 mod lock;
 mod merge;
+mod night;
 mod open_part;
 mod options;
 mod order;
@@ -55,6 +57,7 @@ mod tree;
 mod working_copy;
 
 pub(in crate::load) use bucket_tables::{BucketTables, folders as reader_folders, is_warehouse};
+pub use night::NightEstimate;
 pub use options::ParquetOptions;
 pub use partition::PartitionBy;
 pub(in crate::load) use root::folders;

@@ -2,7 +2,7 @@
 //!
 //! The name of a folder consists of the column and the ISO date of the partition's first day, as in Hive partitioning.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use chrono::{DateTime, Datelike, Days, Months, NaiveDate};
 use serde::{Deserialize, Serialize};
@@ -66,6 +66,16 @@ impl PartitionBy {
             PartitionBy::Day => day,
         };
         Partition { first_day }
+    }
+
+    /// Returns the partitions that have a part of one of the ranges.
+    pub(super) fn within(self, ranges: &[TimeRange]) -> BTreeSet<Partition> {
+        let of_range = |range: &TimeRange| {
+            let last = self.of(range.end_us.saturating_sub(1));
+            let next = move |at: &Partition| (*at < last).then(|| self.of(self.bounds(*at).end_us));
+            std::iter::successors(Some(self.of(range.start_us)), next)
+        };
+        ranges.iter().flat_map(of_range).collect()
     }
 
     /// Returns the range of creation times of a partition. The first partition begins at `i64::MIN`, and the last one

@@ -1,7 +1,7 @@
 //! The folder on this machine for files of a bucket, and the list of these files.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     io,
     path::{Path, PathBuf},
@@ -54,6 +54,14 @@ pub(super) fn take_working_copy(folder: &Path, address: &str) -> Result<Vec<List
     let kept: BTreeSet<PathBuf> = objects.iter().map(|object| folder.join(&object.key)).collect();
     clear(folder, &kept)?;
     Ok(objects)
+}
+
+/// Returns the size of each object that the working copy has, by key. Empty if there is no copy, or while a process has
+/// it open.
+pub(super) fn sizes(folder: &Path) -> BTreeMap<String, u64> {
+    let text = fs::read(folder.join(LIST)).unwrap_or_default();
+    let objects = serde_json::from_slice::<WorkingCopy>(&text).map(|copy| copy.objects).unwrap_or_default();
+    objects.into_iter().map(|object| (object.key, object.bytes)).collect()
 }
 
 pub(super) fn write_list(folder: &Path, address: &str, objects: Vec<ListedObject>) -> io::Result<()> {
