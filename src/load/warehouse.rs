@@ -312,8 +312,7 @@ impl Warehouse {
         self.store.store().publish()
     }
 
-    /// Returns true if so many changes are not published yet that [`Warehouse::publish`] should run now, and not only
-    /// at the end of the run.
+    /// Returns true if so many changes are not published yet that [`Warehouse::publish`] should run now.
     pub fn should_compact(&self) -> bool {
         self.store.as_store().should_compact()
     }
@@ -383,8 +382,7 @@ impl Warehouse {
         self.run(|store| persons::co_occurrence(store, wanted))
     }
 
-    /// Returns the sessions of which all rows vanished before `before_ms` (epoch milliseconds). Returns at most
-    /// `sessions_max` sessions.
+    /// Returns at most `sessions_max` sessions of which all rows vanished before `before_ms` (epoch milliseconds).
     pub fn vanished_sessions(&mut self, before_ms: i64, sessions_max: usize) -> Result<Vec<Identifier>, LoadError> {
         self.run(|store| persons::vanished_sessions(store, before_ms, sessions_max))
     }

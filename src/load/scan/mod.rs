@@ -17,6 +17,7 @@
 mod child_digests;
 mod classify;
 mod collisions;
+mod compared;
 mod fields;
 mod hashes;
 mod memory;
@@ -38,6 +39,7 @@ mod versions;
 mod write;
 mod write_input;
 
+pub(in crate::load) use compared::ComparedScan;
 pub(in crate::load) use memory::ScanMemory;
 pub use pages::{Pages, Wanted};
 pub(in crate::load) use superseded::losers_of_vanished;
@@ -48,59 +50,15 @@ pub use verify::{Difference, Differences, Example};
 use arrow::array::RecordBatch;
 
 use self::{
-    classify::{Classification, ClassifyOptions, RecordChange, classify},
-    records::Record,
+    classify::{Classification, RecordChange},
     rejects::RejectCounts,
     staged::StagedScan,
-    stored::{OldRows, StoredRows},
+    stored::OldRows,
     write::{ScanWriter, WriteResult},
     write_input::WriteInput,
 };
-use super::{LoadError, RowCounts, VanishPolicy, store::BufferedStore};
-use crate::model::{Flag, Scan, Stream};
-
-/// A complete scan, compared with the stored rows. Nothing is written yet.
-pub(in crate::load) struct ComparedScan {
-    staged: StagedScan,
-    stored: StoredRows,
-    classification: Classification,
-}
-
-impl ComparedScan {
-    /// Reads the summaries of the pages and compares them with the store. `vanish` decides whether missing rows are
-    /// marked as vanished.
-    pub fn new(
-        store: &mut BufferedStore,
-        scan: &Scan,
-        pages: &dyn Pages,
-        vanish: VanishPolicy,
-    ) -> Result<Self, LoadError> {
-        let staged = stage(scan, pages)?;
-        versions::backfill_missing(store, staged.base)?;
-        let compared = Self { staged, stored: StoredRows::default(), classification: Classification::default() };
-        compared.repeated(store, scan, vanish)
-    }
-
-    /// Compares the scan with the store again, after rows changed.
-    pub fn repeated(self, store: &mut BufferedStore, scan: &Scan, vanish: VanishPolicy) -> Result<Self, LoadError> {
-        let staged = self.staged;
-        let stored = StoredRows::read(store, scan, &staged)?;
-        let mut classification = classify(&staged.records, &stored.rows, &classify_options(scan, &staged, vanish));
-        superseded::mark(store, scan, &staged, &mut classification)?;
-        Ok(Self { staged, stored, classification })
-    }
-
-    /// Returns each record of the scan with what becomes of it.
-    fn changes(&self) -> impl Iterator<Item = (&Record, RecordChange)> {
-        self.staged.records.iter().zip(self.classification.records.iter().copied())
-    }
-
-    /// Returns the hashes of the keys of the stored rows that vanish or are removed.
-    fn removed_keys(&self) -> impl Iterator<Item = u128> {
-        let removed = self.classification.vanished.iter().chain(&self.classification.duplicate_rows);
-        removed.filter_map(|index| Some(self.stored.rows.get(*index)?.key))
-    }
-}
+use super::{LoadError, RowCounts, store::BufferedStore};
+use crate::model::{Scan, Stream};
 
 /// Writes the differences between a complete scan and the store, and returns the counts of rows. The caller adds the
 /// row of the ledger and commits the transaction, or rolls it back after an error.
@@ -185,33 +143,6 @@ fn write_rejects(
         new = rejects::find_new(store, scan, staged.rejects.iter().chain(losers()))?;
     }
     rejects::write(store, scan, &new)
-}
-
-/// Reads the summaries of all pages once.
-fn stage(scan: &Scan, pages: &dyn Pages) -> Result<StagedScan, LoadError> {
-    let mut staged = StagedScan::new(scan)?;
-    let mut page_number = 0;
-    pages.for_each(Wanted::Summaries, &mut |page| {
-        staged.add(scan, page_number, page)?;
-        page_number += 1;
-        Ok(())
-    })?;
-    Ok(staged)
-}
-
-/// Returns what the classification must know of the scan and its base table.
-fn classify_options(scan: &Scan, staged: &StagedScan, vanish: VanishPolicy) -> ClassifyOptions {
-    let base = staged.base;
-    ClassifyOptions {
-        window: base.partition.is_some().then(|| super::store::TimeRange::of(scan.window)),
-        survey_id: scan.scope.survey_id.filter(|_| base.column("survey_id").is_some()),
-        flags: base.column("_flags").map(|_| scan.flags.bits().into()),
-        includes_deleted: base.column("deleted_at").is_none() || scan.flags.contains(Flag::WithDeletedResponses),
-        discarded: staged.discarded.clone(),
-        vanish,
-        is_empty_answer: staged.rows_read == 0,
-        has_broken_records: staged.has_broken_records,
-    }
 }
 
 /// Returns the indexes of the stored rows of which all columns are needed: rows that are replaced, compared or removed.

@@ -6,8 +6,8 @@
 //! history.
 //!
 //! The rows of a key are compared in the order in which their scans were applied. A scan that changes a row with a
-//! collected key is applied only after the keys were compared ([`NewKeys::must_precede`]). So the result does not depend
-//! on how many scans one commit contains, and a replay gives the same.
+//! collected key is applied only after the keys were compared ([`NewKeys::must_precede`]). So the result does not
+//! depend on how many scans one commit contains, and a replay gives the same.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,9 +18,9 @@ use arrow::{
 use foldhash::{HashMap, HashSet};
 
 use super::{
-    ComparedScan,
     classify::RecordChange,
     collisions::{LostRows, has_history, write_lost},
+    compared::ComparedScan,
     hashes::{HashFilter, sorted_by_hash},
     records::{Record, rows_where, stored_records},
     stamps::column_of,
