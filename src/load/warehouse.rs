@@ -312,14 +312,10 @@ impl Warehouse {
         self.store.store().publish()
     }
 
-    /// Returns true if so many changes are not published yet that [`Warehouse::publish`] should run now.
-    pub fn should_compact(&self) -> bool {
-        self.store.as_store().should_compact()
-    }
-
-    /// Returns true if a run should publish after this commit, so that readers of a new warehouse see its first rows.
-    pub fn is_early_publish_due(&self) -> bool {
-        self.store.as_store().is_early_publish_due()
+    /// Returns true if so many changes are not published yet that [`Warehouse::publish`] should run now, and not only
+    /// at the end of the run. With `has_readers`, also so that readers of a new warehouse see its first rows.
+    pub fn should_compact(&self, has_readers: bool) -> bool {
+        self.store.as_store().should_compact(has_readers)
     }
 
     /// Releases the lock on the DuckDB file, so that other processes can open it. The next use of the warehouse takes

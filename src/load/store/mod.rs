@@ -99,14 +99,9 @@ pub(in crate::load) trait Store: Send {
     fn publish(&mut self) -> Result<(), LoadError>;
 
     /// Returns true if so many changes are not published yet that [`Store::publish`] should run now, and not only at
-    /// the end of the run. Unpublished changes need memory, or make reads slower.
-    fn should_compact(&self) -> bool {
-        false
-    }
-
-    /// Returns true if a run should publish after this commit, so that readers of a new warehouse see its first rows
-    /// long before the end of a backfill.
-    fn is_early_publish_due(&self) -> bool {
+    /// the end of the run. Unpublished changes need memory, or make reads slower. With `has_readers`, also returns true
+    /// so that readers of a new warehouse see its first rows long before the end of a backfill.
+    fn should_compact(&self, _has_readers: bool) -> bool {
         false
     }
 

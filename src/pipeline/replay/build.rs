@@ -198,7 +198,7 @@ impl Writer<'_> {
 /// rows since the last commit, to which `read` is added. Returns true if everything is committed.
 fn commit_if_due(destination: &mut Warehouse, rows: &mut u64, read: u64) -> Result<bool, LoadError> {
     *rows += read;
-    if destination.should_compact() {
+    if destination.should_compact(false) {
         destination.publish().map(|()| true)
     } else if *rows >= UNCOMMITTED_ROWS_MAX {
         destination.commit().map(|_| true)

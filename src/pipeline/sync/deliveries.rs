@@ -76,7 +76,7 @@ fn flush(
     let applied = InboxReader::new(&session, inbox, suppression(settings)?).apply(&destinations);
     // Publishes committed events and releases the locks also after a failure.
     for destination in &destinations {
-        destination.with(|destination| match publishes || destination.should_compact() {
+        destination.with(|destination| match publishes || destination.should_compact(false) {
             true => destination.publish(),
             false => destination.release_lock(),
         })?;

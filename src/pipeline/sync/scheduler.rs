@@ -244,7 +244,7 @@ impl Run {
     ) {
         match applied {
             Ok(scan) => {
-                let is_full = self.destinations.iter().any(|destination| destination.lock().should_compact());
+                let is_full = self.destinations.iter().any(|destination| destination.lock().should_compact(false));
                 commits.add_to_batch(task, scan, is_full);
             }
             Err(PipelineError::Frozen(frozen)) => self.freeze(pool, &task, *frozen),
@@ -322,11 +322,7 @@ impl Run {
         self.findings.add_scan(scope.stream, committed.pages, &counts);
         self.context.progress.committed(scope, window, counts.rows_read);
         for destination in &self.destinations {
-            let is_due = {
-                let destination = destination.lock();
-                destination.should_compact() || destination.is_early_publish_due()
-            };
-            if is_due {
+            if destination.lock().should_compact(true) {
                 self.publish(destination).await?;
             }
         }

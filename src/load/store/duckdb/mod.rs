@@ -415,7 +415,7 @@ impl Store for DuckDbStore {
         self.detach()
     }
 
-    fn should_compact(&self) -> bool {
+    fn should_compact(&self, _has_readers: bool) -> bool {
         self.unspillable.is_large()
     }
 

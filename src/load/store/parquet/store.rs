@@ -329,6 +329,12 @@ impl ParquetStore {
         Publisher { root, disk, tree, identity, threads: options.threads, limits: *limits }
     }
 
+    /// Returns true if the parts of a new warehouse are [`EARLY_PUBLISH_GROWTH`] times those of its last publish.
+    fn is_early_publish_due(&self) -> bool {
+        let (Some(oldest), Some(newest)) = (self.waiting.first(), self.waiting.last()) else { return false };
+        newest.number() >= oldest.number().saturating_sub(1).saturating_mul(EARLY_PUBLISH_GROWTH)
+    }
+
     /// Merges all waiting parts into the files of tables, writes the list of files, and removes the parts. After an
     /// error the store forgets the waiting parts, and the next refresh finds those that are left.
     fn publish_waiting(&mut self) -> Result<(), LoadError> {
@@ -459,15 +465,12 @@ impl Store for ParquetStore {
         self.run_step(|this| if this.waiting.is_empty() { Ok(()) } else { this.publish_waiting() })
     }
 
-    fn should_compact(&self) -> bool {
+    fn should_compact(&self, has_readers: bool) -> bool {
         let bytes: u64 = self.waiting.iter().map(|part| part.bytes).sum();
         let keys: u64 = self.waiting.iter().map(Part::removed_keys).sum();
-        self.waiting.len() >= WAITING_PARTS_MAX || bytes >= WAITING_BYTES_MAX || keys >= WAITING_KEYS_MAX
-    }
-
-    fn is_early_publish_due(&self) -> bool {
-        let (Some(oldest), Some(newest)) = (self.waiting.first(), self.waiting.last()) else { return false };
-        newest.number() >= oldest.number().saturating_sub(1).saturating_mul(EARLY_PUBLISH_GROWTH)
+        let is_too_much =
+            self.waiting.len() >= WAITING_PARTS_MAX || bytes >= WAITING_BYTES_MAX || keys >= WAITING_KEYS_MAX;
+        is_too_much || (has_readers && self.is_early_publish_due())
     }
 
     fn purge_removed_bytes(&mut self) -> Result<(), LoadError> {

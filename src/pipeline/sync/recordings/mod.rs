@@ -237,7 +237,7 @@ impl Run {
             let outcomes = outcomes.clone();
             let write = move |warehouse: &mut Warehouse| warehouse.write_recording_outcomes(&outcomes);
             self.findings.wrote |= destination.work(write).await? > 0;
-            if destination.lock().should_compact() {
+            if destination.lock().should_compact(false) {
                 self.publish(destination).await?;
             }
         }

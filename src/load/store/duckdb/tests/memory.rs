@@ -66,8 +66,8 @@ fn p8_long_texts_are_written_in_time_or_beyond_the_memory() {
         change.add(with_column(&rows, "answer_json", &long).unwrap());
         store.write(&[change]).unwrap();
         bytes += text.len() * text_columns;
-        assert_eq!(store.should_compact(), bytes as u64 >= ENGINE_BYTES_MIN / 4, "{bytes}");
-        if store.should_compact() {
+        assert_eq!(store.should_compact(false), bytes as u64 >= ENGINE_BYTES_MIN / 4, "{bytes}");
+        if store.should_compact(false) {
             store.commit("long texts").unwrap();
             store.publish().unwrap();
             bytes = 0;
@@ -102,7 +102,7 @@ fn p8_many_edits_are_committed_in_the_least_memory() {
         ended.add(full_rows(history, numbers, &text));
         edits.push(ended);
         store.write(&edits).unwrap();
-        if store.should_compact() {
+        if store.should_compact(false) {
             store.commit("edits").unwrap();
             store.publish().unwrap();
         }

@@ -142,18 +142,18 @@ fn too_much_that_waits_asks_for_publish() {
     let root = new_folder();
     let mut store = open(&root);
     commit(&mut store, &[change("responses", &[ROW], &[LATER])]);
-    assert!(!store.should_compact());
+    assert!(!store.should_compact(false));
     let part = store.waiting[0].clone();
     assert!(part.bytes > 0 && part.removed_keys() == 1);
     store.waiting[0].bytes = WAITING_BYTES_MAX;
-    assert!(store.should_compact());
+    assert!(store.should_compact(false));
     store.waiting = vec![part; WAITING_PARTS_MAX];
-    assert!(store.should_compact());
+    assert!(store.should_compact(false));
     store.waiting.pop();
-    assert!(!store.should_compact());
+    assert!(!store.should_compact(false));
     let changes = store.waiting[0].layers[0].tables.get_mut("responses").unwrap();
     changes.removed.as_mut().unwrap().rows = WAITING_KEYS_MAX;
-    assert!(store.should_compact());
+    assert!(store.should_compact(false));
 }
 
 #[test]
