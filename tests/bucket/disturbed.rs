@@ -11,7 +11,7 @@ use std::{
 use studysync_sandbox::ChangeRequest;
 
 use super::{ADDRESS, BELOW, assert_same_content, load, tables};
-use crate::harness::{Done, Meets, ObjectServer, Place, Service, days_ago, small};
+use crate::harness::{DAY_MS, Done, Meets, ObjectServer, Place, Service, days_ago, small};
 
 /// The bucket after undisturbed runs, and the number of requests of the last night.
 fn calm() -> (Service, ObjectServer, Place) {
@@ -133,7 +133,14 @@ fn let_runs_race(races: u64) {
     let mut refused = 0;
     for seed in 1..=races {
         service.advance_days(1);
-        service.change(&ChangeRequest { seed, new_answers: 10, edits: 5, ..ChangeRequest::default() });
+        // A sync scans the last three days again.
+        service.change(&ChangeRequest {
+            seed,
+            new_answers: 10,
+            edits: 5,
+            within_ms: Some(DAY_MS),
+            ..ChangeRequest::default()
+        });
         refused += race(&server, places.each_ref());
     }
     assert!(refused > 0, "no run met the other");
