@@ -370,7 +370,7 @@ fn plan_and_docs_count_the_requests_of_a_night() {
         let changed = changed_files(&before, &server.objects());
         assert!(changed > 5, "{changed}");
         // The formulas of docs/formats/bucket.md for a night with one commit of scans.
-        assert_eq!((lists, writes, removals), (1, 11 + changed, 3), "night {night}");
+        assert_eq!((lists, writes, removals), (1, 9 + changed, 2), "night {night}");
         if has_disk {
             assert_eq!(reads, 1, "night {night}");
         }

@@ -58,21 +58,25 @@ impl Run {
         run.instrument(span).await
     }
 
-    /// Publishes the committed scans, confirms purges, records the run, and exports the reader copies, also after an
-    /// error. Returns the report and the first error. `worked` is the outcome of the steps of [`Run::execute`].
+    /// Confirms purges, records the run, publishes the committed scans and the record, and exports the reader copies,
+    /// also after an error. If the publish fails, records the run again with this error. Returns the report and the
+    /// first error. `worked` is the outcome of the steps of [`Run::execute`].
     async fn finish(mut self, worked: Result<(), PipelineError>) -> (RunReport, Result<(), PipelineError>) {
         if worked.is_err() || self.findings.stop.is_some() {
             self.findings.leave_unfinished([Stream::Users]);
         }
         self.note_boundaries();
         let worked = worked.and(self.note_lists());
-        self.context.progress.enter("publishing");
-        let published = self.publish_all().await;
-        let outcome = worked.and(published);
-        self.confirm_purges(outcome.is_ok() && self.findings.stop.is_none()).await;
+        self.confirm_purges(worked.is_ok() && self.findings.stop.is_none()).await;
         let noted = self.note_untrusted();
-        let outcome = outcome.and(noted);
-        let recorded = self.record_run(outcome.as_ref().err()).await;
+        let outcome = worked.and(noted);
+        self.context.progress.enter("publishing");
+        let mut recorded = self.record_run(outcome.as_ref().err()).await;
+        let published = self.publish_all().await;
+        if published.is_err() && outcome.is_ok() {
+            recorded = self.record_run(published.as_ref().err()).await;
+        }
+        let outcome = outcome.and(published);
         if !self.session.settings.warehouse.publish.paths.is_empty() {
             self.context.progress.enter("writing the copy for readers");
         }
@@ -200,7 +204,6 @@ impl Run {
         for destination in &self.destinations {
             let record = record.clone();
             self.with(destination, move |destination| destination.record_runs(std::slice::from_ref(&record))).await?;
-            self.publish(destination).await?;
         }
         self.remember_untrusted()
     }

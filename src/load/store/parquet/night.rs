@@ -23,7 +23,7 @@ use crate::{
 const LIST_MAX: u64 = 1000;
 /// Objects that are neither files of readers nor commits: the lease, the state and others.
 const OTHER_OBJECTS: u64 = 8;
-/// The commits of a night: that of the scans, and that of the row in `sync_runs`. Each is published.
+/// The commits of a night: that of the scans, and that of the row in `sync_runs`.
 const COMMITS: u64 = 2;
 /// Files that a run without a working copy reads: `warehouse.json`, the inventory, `sync_windows`, `erasures` and
 /// `sync_runs`.
@@ -62,11 +62,11 @@ impl NightEstimate {
             lists: (listed.len() as u64 + commits.min(PUBLISHED_KEPT) + OTHER_OBJECTS).div_ceil(LIST_MAX),
             // The copy of the state.
             reads: if here.is_empty() { 1 + FILES_OF_RUNS } else { 1 },
-            // The lease, the copy of the state and `sync_runs`; for each commit its two objects, and its publish of
-            // `sync_windows` and of the inventory.
-            writes: 3 + 4 * COMMITS,
-            // The lease, and the data of each commit.
-            removals: 1 + COMMITS,
+            // The lease, the copy of the state, `sync_runs`, `sync_windows` and the inventory; for each commit its two
+            // objects.
+            writes: 5 + 2 * COMMITS,
+            // The lease, and the data of the commits.
+            removals: 2,
             bytes: Some(0),
             files: 0,
         };
@@ -126,8 +126,8 @@ mod tests {
         let themes = NightEstimate::of(folder.path(), PartitionBy::Month, &scans);
         // `themes` and `theme_history`, in January and February.
         assert_eq!(themes.files, 4);
-        assert_eq!((themes.lists, themes.reads, themes.writes, themes.removals), (1, 6 + 4, 11 + 4, 3));
-        assert_eq!((themes.requests(), themes.bytes), (29, None));
+        assert_eq!((themes.lists, themes.reads, themes.writes, themes.removals), (1, 6 + 4, 9 + 4, 2));
+        assert_eq!((themes.requests(), themes.bytes), (26, None));
     }
 
     #[test]
