@@ -17,9 +17,9 @@ use super::{Bucket, BucketError, Expected, ListedObject, Version, io_failure, pa
 use crate::model::DurableStep;
 
 /// Largest object that is written in one request. A larger one is written in parts.
-pub const WRITTEN_WHOLE_MAX: u64 = 32 << 20;
+pub const WRITTEN_WHOLE_MAX: u64 = 16 << 20;
 /// Bytes of a part. Stores want at least 5 MiB, and at most 10,000 parts.
-const PART_BYTES: u64 = 32 << 20;
+const PART_BYTES: u64 = 16 << 20;
 /// Number of bytes at the end of a large object that show whose object it is.
 const TAIL_BYTES: u64 = 64 << 10;
 /// Tries of a write that the client itself does not repeat, because a repetition could meet its own effect.

@@ -84,7 +84,7 @@ fn a_large_file_is_written_in_parts() {
     let object = bucket.list("large", None).unwrap();
     assert!(object.is_empty(), "an object is not in a folder of its name");
     assert_eq!(bucket.read("large").unwrap().unwrap().bytes, content);
-    assert_eq!(objects.take_requests().iter().filter(|request| request.starts_with("part")).count(), 3);
+    assert_eq!(objects.take_requests().iter().filter(|request| request.starts_with("part")).count(), 5);
     assert_eq!(put(&Expected::Missing).unwrap(), None);
 
     // The answer to the last request is lost.

@@ -137,7 +137,7 @@ mod tests {
         let mut night = NightEstimate { bytes: Some(0), ..NightEstimate::default() };
         ["a", "b", "new"].iter().for_each(|key| night.add(key, &here, &listed));
         let expected =
-            NightEstimate { files: 3, lists: 0, reads: 2, writes: 7 + 1 + 1, removals: 1, bytes: Some(101 << 20) };
+            NightEstimate { files: 3, lists: 0, reads: 2, writes: 10 + 1 + 1, removals: 1, bytes: Some(101 << 20) };
         assert_eq!(night, expected);
     }
 }

@@ -70,16 +70,15 @@ impl Publisher<'_> {
     /// Writes empty files for tables without partitions that have no file, so that readers find every table. The ledger
     /// comes first, because [`Publisher::require_ledger`] takes other files without a ledger for damage.
     pub(super) fn create_missing(&mut self) -> Result<(), LoadError> {
-        let ledger = contract(LEDGER_TABLE)?;
-        let others = tables().iter().filter(|table| table.partition.is_none() && table.name != LEDGER_TABLE);
-        for table in std::iter::once(ledger).chain(others) {
-            if !self.tree.has(table, None) {
-                let (partition, file, layers, rewrite) = (None, None, Vec::new(), Rewrite::Always);
-                let empty = PartitionMerge { table, partition, file, layers, rewrite, applied_part: 0, run_id: None };
-                self.run(&[empty])?;
-            }
-        }
-        Ok(())
+        let is_missing = |table: &&Table| table.partition.is_none() && !self.tree.has(table, None);
+        let empty = |table| {
+            let (partition, file, layers, rewrite) = (None, None, Vec::new(), Rewrite::Always);
+            PartitionMerge { table, partition, file, layers, rewrite, applied_part: 0, run_id: None }
+        };
+        let missing = tables().iter().filter(is_missing).map(empty);
+        let (ledger, others): (Vec<_>, Vec<_>) = missing.partition(|merge| merge.table.name == LEDGER_TABLE);
+        self.run(&ledger)?;
+        self.run(&others)
     }
 
     /// Returns the number of the last part that is merged into all files, from the footer of the ledger; 0 if there is

@@ -51,7 +51,7 @@ const LOCAL: [&str; 4] = [PARTS, SCRATCH, LIST, LOCK];
 /// Number of published commits whose objects stay.
 pub(super) const PUBLISHED_KEPT: u64 = 256;
 /// Bytes that one request reads.
-pub(super) const READ_BYTES: u64 = 32 << 20;
+pub(super) const READ_BYTES: u64 = 16 << 20;
 
 /// A committed part.
 #[derive(Debug, Serialize, Deserialize)]
