@@ -1,6 +1,6 @@
 """`make bench`: the table of docs/benchmarks.md, measured. Everything runs on this machine, in turns; no number is ever asserted.
 
-    bench.py [SECTION...]     backfill flags memory wide rescan latency small views replay nightly erase windows compare; without any, all
+    bench.py [SECTION...]     backfill flags memory wide rescan latency small views replay nightly bucket erase windows compare; without any, all
                               of them. Each is measured on smooth and on rough data of the sandbox; DATA=smooth measures one alone
 
 N=5 rounds, ROWS=1000000 responses, BIG_ROWS=0 (10000000 for the rows that ask for it), KEEP=1 leaves the folder."""

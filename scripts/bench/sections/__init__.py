@@ -6,7 +6,7 @@ import sys
 
 from service import Service, days_of, report_of
 
-from . import answers, backfill, compare, erase, latency, nightly, replay, rescan, small, windows
+from . import answers, backfill, bucket, compare, erase, latency, nightly, replay, rescan, small, windows
 
 
 @dataclasses.dataclass
@@ -48,6 +48,7 @@ ALL = {
     "views": answers.measure_views,
     "replay": replay.measure_replay,
     "nightly": nightly.measure_nightly,
+    "bucket": bucket.measure_bucket,
     "erase": erase.measure_erase,
     "windows": windows.measure_windows,
     "compare": compare.measure_others,
