@@ -339,7 +339,7 @@ pub(super) enum Attached {
     DuckDb {
         _claim: Claim,
     },
-    Parquet(ParquetViews),
+    Parquet(Box<ParquetViews>),
 }
 
 /// Returns the catalog in which a reader finds the tables of a warehouse. Each kind has another catalog. DuckDB itself
@@ -363,7 +363,9 @@ pub(super) fn attach(
             let claim = duckdb::attach_for_reading(connection, &location.path, catalog(kind))?;
             Ok(Attached::DuckDb { _claim: claim })
         }
-        WarehouseKind::Parquet => ParquetViews::attach(connection, location, first).map(Attached::Parquet),
+        WarehouseKind::Parquet => {
+            ParquetViews::attach(connection, location, first).map(|views| Attached::Parquet(Box::new(views)))
+        }
     }
 }
 

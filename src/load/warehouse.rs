@@ -148,7 +148,7 @@ impl Warehouse {
         let mut before = self.store.changes();
         let collisions = if scan.scope.stream == Stream::Responses { self.check_older_keys()? } else { 0 };
         let mut compared = ComparedScan::new(&mut self.store, scan, pages, options.vanish)?;
-        if self.memory.new_keys.must_precede(&compared) {
+        if compared.must_follow(&self.memory.new_keys) {
             // What this changes is of earlier scans.
             let resolving = self.store.changes();
             self.resolve_keys()?;

@@ -2,11 +2,14 @@
 
 use super::{
     classify::{Classification, ClassifyOptions, RecordChange, classify},
+    collisions::has_history,
     pages::{Pages, Wanted},
     records::Record,
     staged::StagedScan,
     stored::StoredRows,
-    superseded, versions,
+    superseded,
+    unique_keys::NewKeys,
+    versions,
 };
 use crate::{
     load::{
@@ -47,15 +50,25 @@ impl ComparedScan {
         Ok(Self { staged, stored, classification })
     }
 
-    /// Returns each record of the scan with what becomes of it.
-    pub(super) fn changes(&self) -> impl Iterator<Item = (&Record, RecordChange)> {
-        self.staged.records.iter().zip(self.classification.records.iter().copied())
+    /// Returns the records that the scan adds, of a table whose keys are compared over all windows.
+    pub fn new_records(&self) -> impl Iterator<Item = &Record> {
+        let new = self.changes().filter(|(_, change)| *change == RecordChange::New).map(|(record, _)| record);
+        new.filter(|_| has_history(self.staged.base))
     }
 
-    /// Returns the hashes of the keys of the stored rows that vanish or are removed.
-    pub(super) fn removed_keys(&self) -> impl Iterator<Item = u128> {
+    /// Returns true if the keys must be compared with the complete table before this scan is applied, and the scan with
+    /// the stored rows once more: it changes a row with one of the keys, or found that such a record lost before.
+    /// Whether a row is current when it changes decides what the history gets.
+    pub fn must_follow(&self, keys: &NewKeys) -> bool {
+        let is_decided = |change: RecordChange| !matches!(change, RecordChange::New | RecordChange::Unchanged);
+        let records = self.changes().filter(|(_, change)| is_decided(*change)).map(|(record, _)| record.key);
         let removed = self.classification.vanished.iter().chain(&self.classification.duplicate_rows);
-        removed.filter_map(|index| Some(self.stored.rows.get(*index)?.key))
+        let removed = removed.filter_map(|index| Some(self.stored.rows.get(*index)?.key));
+        has_history(self.staged.base) && keys.has_any(records.chain(removed))
+    }
+
+    fn changes(&self) -> impl Iterator<Item = (&Record, RecordChange)> {
+        self.staged.records.iter().zip(self.classification.records.iter().copied())
     }
 }
 

@@ -71,7 +71,7 @@ pub(in crate::load) fn apply(
     pages: &dyn Pages,
     compared: &ComparedScan,
 ) -> Result<RowCounts, LoadError> {
-    memory.new_keys.note(scan, compared);
+    memory.new_keys.note(&scan.id, compared.new_records());
     let ComparedScan { staged, stored, classification } = compared;
     let snapshots = snapshots::find(store, &staged.snapshots)?;
     snapshots.remove_replaced(store, scan)?;

@@ -6,7 +6,7 @@
 //! history.
 //!
 //! The rows of a key are compared in the order in which their scans were applied. A scan that changes a row with a
-//! collected key is applied only after the keys were compared ([`NewKeys::must_precede`]). So the result does not
+//! collected key is applied only after the keys were compared. So the result does not
 //! depend on how many scans one commit contains, and a replay gives the same.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -18,9 +18,7 @@ use arrow::{
 use foldhash::{HashMap, HashSet};
 
 use super::{
-    classify::RecordChange,
-    collisions::{LostRows, has_history, write_lost},
-    compared::ComparedScan,
+    collisions::{LostRows, write_lost},
     hashes::{HashFilter, sorted_by_hash},
     records::{Record, rows_where, stored_records},
     stamps::column_of,
@@ -32,7 +30,7 @@ use crate::{
         error::invalid_rows,
         store::{BufferedStore, Filter, KeySet, TableChange, TimeRange, concat_rows, time_column, with_column},
     },
-    model::{Scan, ScanId, key_hashes},
+    model::{ScanId, key_hashes},
     schema::Table,
 };
 
@@ -90,35 +88,26 @@ impl CountCorrection {
 }
 
 impl NewKeys {
-    /// Adds the keys of the scan's new records.
-    pub fn note(&mut self, scan: &Scan, compared: &ComparedScan) {
-        if !has_history(compared.staged.base) {
-            return;
-        }
-        let new = compared.changes().filter(|(_, change)| *change == RecordChange::New);
-        let index = self.scans.len() as u32;
-        let before = self.keys.len();
-        self.keys.extend(new.map(|(record, _)| NewKey {
+    /// Adds the keys of the records that a scan adds.
+    pub fn note<'r>(&mut self, scan: &ScanId, new: impl Iterator<Item = &'r Record>) {
+        let (index, before) = (self.scans.len() as u32, self.keys.len());
+        self.keys.extend(new.map(|record| NewKey {
             hash: record.key as u64,
             created_us: record.created_us,
             scan: index,
         }));
         if self.keys.len() > before {
-            self.scans.push(scan.id.clone());
+            self.scans.push(scan.clone());
         }
     }
 
-    /// Returns true if the keys must be compared with the complete table before this scan is applied, and the scan
-    /// with the stored rows once more: it changes a row with one of the keys, or found that such a record lost before.
-    /// Whether a row is current when it changes decides what the history gets.
-    pub fn must_precede(&self, compared: &ComparedScan) -> bool {
-        if self.keys.is_empty() || !has_history(compared.staged.base) {
+    /// Returns true if one of these keys, given by their hashes, was collected.
+    pub fn has_any(&self, keys: impl Iterator<Item = u128>) -> bool {
+        if self.keys.is_empty() {
             return false;
         }
-        let is_decided = |change: RecordChange| !matches!(change, RecordChange::New | RecordChange::Unchanged);
-        let records = compared.changes().filter(|(_, change)| is_decided(*change)).map(|(record, _)| record.key);
-        let changed: HashSet<u64> = records.chain(compared.removed_keys()).map(|key| key as u64).collect();
-        !changed.is_empty() && self.keys.iter().any(|key| changed.contains(&key.hash))
+        let keys: HashSet<u64> = keys.map(|key| key as u64).collect();
+        !keys.is_empty() && self.keys.iter().any(|key| keys.contains(&key.hash))
     }
 
     /// Returns true if the keys must be compared before the next scan.

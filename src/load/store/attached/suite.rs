@@ -36,7 +36,7 @@ fn open(kind: &InCatalog, identity: &Identity, is_read_only: bool) -> Result<Att
 }
 
 impl InCatalog {
-    fn new(address: CatalogAddress, keys: CatalogKeys) -> Box<dyn Kind> {
+    fn boxed(address: CatalogAddress, keys: CatalogKeys) -> Box<dyn Kind> {
         let extension_directory = Some(variable("STUDYSYNC_TEST_EXTENSIONS").into());
         let catalog = CatalogPlace { address, keys, extension_directory };
         Box::new(Self { catalog, mirror: TempDir::new().unwrap() })
@@ -101,20 +101,20 @@ impl Kind for InCatalog {
 
 fn postgres() -> Box<dyn Kind> {
     let address = format!("{}?schema=s{}", variable("STUDYSYNC_TEST_POSTGRES"), Uuid::new_v4().simple());
-    InCatalog::new(CatalogAddress::postgres(&address).unwrap(), CatalogKeys::default())
+    InCatalog::boxed(CatalogAddress::postgres(&address).unwrap(), CatalogKeys::default())
 }
 
 fn ducklake() -> Box<dyn Kind> {
     let folder = TempDir::new().unwrap().keep();
     let address = CatalogAddress::ducklake(&folder.join("w.ducklake").to_string_lossy()).unwrap();
-    InCatalog::new(address, CatalogKeys::default())
+    InCatalog::boxed(address, CatalogKeys::default())
 }
 
 fn ducklake_in_postgres() -> Box<dyn Kind> {
     let (folder, server) = (TempDir::new().unwrap().keep(), variable("STUDYSYNC_TEST_POSTGRES"));
     let (data, schema) = (folder.to_string_lossy(), Uuid::new_v4().simple());
     let address = CatalogAddress::ducklake(&format!("{server}?schema=l{schema}&data={data}/")).unwrap();
-    InCatalog::new(address, CatalogKeys::default())
+    InCatalog::boxed(address, CatalogKeys::default())
 }
 
 fn iceberg() -> Box<dyn Kind> {
@@ -130,7 +130,7 @@ fn iceberg() -> Box<dyn Kind> {
     };
     let namespace = Uuid::new_v4().simple();
     let address = CatalogAddress::iceberg(&format!("{server}?warehouse=lakehouse&namespace=n{namespace}")).unwrap();
-    InCatalog::new(address, keys)
+    InCatalog::boxed(address, keys)
 }
 
 mod postgres_catalog {
@@ -161,7 +161,7 @@ fn p7_no_byte_of_an_erased_person_is_left_in_a_ducklake() {
     const PERSON: &str = "session-of-the-erased-person";
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("w.ducklake");
-    let kind = InCatalog::new(CatalogAddress::ducklake(&path.to_string_lossy()).unwrap(), CatalogKeys::default());
+    let kind = InCatalog::boxed(CatalogAddress::ducklake(&path.to_string_lossy()).unwrap(), CatalogKeys::default());
     let mut warehouse = kind.open(&identity("test")).unwrap();
     let records = [answer(PERSON, 0, PERSON), answer("another", 0, "another")];
     let scan = answers_scan(0, 0, 1);

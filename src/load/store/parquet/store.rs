@@ -33,12 +33,11 @@ use crate::{
 pub(super) const WAITING_PARTS_MAX: usize = 256;
 /// Bytes of waiting parts at which a publish should run.
 pub(super) const WAITING_BYTES_MAX: u64 = 1 << 30;
-/// Number of removed keys in waiting parts at which a publish should run. Each read keeps the keys of its range in
-/// memory.
+/// Number of removed keys in waiting parts at which a publish should run: a read keeps those of its range in memory.
 pub(super) const WAITING_KEYS_MAX: u64 = 500_000;
 
-/// A new warehouse publishes each time it has this many times the parts of its last publish: after commits 1, 4, 16 and
-/// 64. So readers see rows soon after the start of a backfill, for at most a third more merged rows.
+/// A new warehouse publishes each time it has this many times the parts of its last publish, so that readers see rows
+/// soon after the start of a backfill, for at most a third more merged rows.
 const EARLY_PUBLISH_GROWTH: u64 = 4;
 /// Threads that write files of a bucket, for each thread that a folder would have: a thread waits for its request.
 const THREADS_OF_BUCKET: u32 = 2;
@@ -328,7 +327,7 @@ impl ParquetStore {
     /// Creates a publisher with the state of this store.
     fn publisher(&mut self) -> Publisher<'_> {
         let Self { root, disk, tree, identity, options, limits, .. } = self;
-        let threads = options.threads * if disk.remote.is_some() { THREADS_OF_BUCKET } else { 1 };
+        let threads = if disk.remote.is_some() { THREADS_OF_BUCKET * options.threads } else { options.threads };
         Publisher { root, disk, tree, identity, threads, limits: *limits }
     }
 
