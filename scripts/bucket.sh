@@ -24,7 +24,7 @@ for line in sys.stdin:
 print(found["lib", True], found["test", True], found["bin", False], sep="\n")')
 
 work=$(mktemp -d)
-trap 'kill "${s3_server:-}" "${service:-}" 2>/dev/null || true; rm -rf "$work"' EXIT
+trap 'kill -9 "${s3_server:-}" "${service:-}" 2>/dev/null || true; rm -rf "$work"' EXIT
 mkdir "$work/s3"
 start_s3 "$work/s3"
 export LD_LIBRARY_PATH=${DUCKDB_LIB_DIR:-${CARGO_TARGET_DIR:-$PWD/target}/libduckdb}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}

@@ -16,7 +16,7 @@ if ! s3_installed; then
     exit 1
 fi
 work=$(mktemp -d)
-trap 'kill "${s3_server:-}" 2>/dev/null || true; rm -rf "$work"' EXIT
+trap 'kill -9 "${s3_server:-}" 2>/dev/null || true; rm -rf "$work"' EXIT
 start_s3 "$work"
 echo "An S3 server is listening on $AWS_ENDPOINT_URL. Its bucket is empty."
 scripts/cargo.sh run -- demo --parquet s3://studysync/demo

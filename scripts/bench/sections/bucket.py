@@ -18,8 +18,8 @@ from .nightly import one_night
 
 DELAY_SECS = 0.020
 REPOSITORY = pathlib.Path(__file__).parents[3]
-# Prints the address and the key of the server, and then waits.
-START = '. scripts/s3-server.sh && s3_installed && start_s3 "$1" && echo "$AWS_ENDPOINT_URL $AWS_ACCESS_KEY_ID $AWS_SECRET_ACCESS_KEY" && wait'
+# Prints the address and the key of the server. The process group has the server.
+START = '. scripts/s3-server.sh && s3_installed && start_s3 "$1" && echo "$AWS_ENDPOINT_URL $AWS_ACCESS_KEY_ID $AWS_SECRET_ACCESS_KEY" && sleep infinity'
 
 
 class BucketSide(Side):
@@ -51,7 +51,7 @@ def s3_server(folder):
             os.environ |= {"AWS_ENDPOINT_URL": proxy.address, "AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret, "AWS_REGION": "us-east-1"}
             yield proxy
     finally:
-        os.killpg(process.pid, signal.SIGTERM)
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         shutil.rmtree(folder, ignore_errors=True)
 
