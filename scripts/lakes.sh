@@ -44,13 +44,14 @@ chmod 755 "$work"
 # PostgreSQL does not run as root.
 as_postgres() { if [ "$(id -u)" = 0 ]; then su postgres -c "$*"; else eval "$*"; fi; }
 stop() {
-    kill "${iceberg:-}" 2>/dev/null || true
+    # The server ignores the signal to end.
+    kill -9 "${iceberg:-}" 2>/dev/null || true
     as_postgres "$(postgres)/pg_ctl -D $work/postgres -m immediate stop" >/dev/null 2>&1 || true
     rm -rf "$work"
 }
 trap stop EXIT
 export AWS_ACCESS_KEY_ID=key-of-tests AWS_SECRET_ACCESS_KEY=secret-of-tests
-"$kept/seaweedfs/bin/weed" mini -dir="$work/iceberg" -ip=127.0.0.1 -ip.bind=127.0.0.1 -webdav=false -admin.ui=false \
+"$kept/seaweedfs/bin/weed" mini -dir="$work/iceberg" -ip=127.0.0.1 -ip.bind=127.0.0.1 -webdav=false -admin.ui=false -master.telemetry=false \
     -tableBucket=lakehouse -bucket=lakedata >"$work/iceberg.log" 2>&1 &
 iceberg=$!
 mkdir "$work/postgres" "$work/socket"
