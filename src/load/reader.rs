@@ -352,7 +352,7 @@ fn attach_copy(copy: &Path, location: &mut Location, connection: &Connection, fi
 
 fn parquet_views(attached: &[Attached]) -> impl Iterator<Item = &ParquetViews> {
     attached.iter().filter_map(|attached| match attached {
-        Attached::Parquet(views) => Some(views),
+        Attached::Parquet(views) => Some(&**views),
         Attached::DuckDb { .. } => None,
     })
 }

@@ -55,7 +55,10 @@ fn p9_a_receipt_says_when_the_service_purges() {
     assert!(file.get("service_has_purged").is_none(), "{file:#}");
     assert_eq!((waiting[0]["erasure_id"].as_str(), waiting[0]["people"].as_u64()), (Some(id.as_str()), Some(1)));
     let status = place.run(&["status"]).expect(0).words();
-    assert!(status.contains("1 erasure waits for the service to purge: 1 named identifier suppressed until 20"), "{status}");
+    assert!(
+        status.contains("1 erasure waits for the service to purge: 1 named identifier suppressed until 20"),
+        "{status}"
+    );
     assert_eq!(found(&place, &needles), [""; 0], "who is to be asked for is sealed");
     assert_eq!(asked_for_users(&service), 0, "its time is not over");
 
