@@ -392,8 +392,8 @@ fn the_demo_service_stops_with_the_demo() {
         assert!(read > 0, "{}", String::from_utf8_lossy(&told));
         told.extend_from_slice(&piece[..read]);
         let text = String::from_utf8_lossy(&told).into_owned();
-        if let Some((_, rest)) = text.split_once("listening on http://")
-            && let Some((address, _)) = rest.split_once(".\n")
+        if let Some((_, rest)) = text.split_once("listening on\nhttp://")
+            && let Some((address, _)) = rest.split_once(". ")
         {
             break address.to_owned();
         }
