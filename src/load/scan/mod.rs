@@ -3,7 +3,7 @@
 //! 1. Read the summaries of the pages, and keep the key and the hashes of each record ([`staged`]).
 //! 2. Read the keys and hashes of the stored rows of the window, and of rows outside it whose keys the scan returned
 //!    ([`stored`]).
-//! 3. [`classify()`], a pure function, decides what becomes of each record and of each stored row.
+//! 3. [`classify::classify`], a pure function, decides what becomes of each record and of each stored row.
 //! 4. Read all columns of the stored rows that change or may change.
 //! 5. Read the pages again, only the records that may be written, and write the changes ([`mod@write`]): base table,
 //!    children, history, snapshots, versions. Steps 4 and 5 are skipped if no row changes.
