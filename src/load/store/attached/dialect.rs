@@ -18,6 +18,8 @@ pub(super) struct Dialect {
     pub needs_turn: bool,
     /// Texts in messages of the engine that mean that another writer has committed.
     pub conflicts: &'static [&'static str],
+    /// Statements before the catalog is detached from an engine that has written.
+    pub before_detach: &'static [&'static str],
     /// Statements after a rollback.
     pub after_rollback: &'static [&'static str],
 }
@@ -43,6 +45,8 @@ static DUCKLAKE_FILE: Dialect = Dialect {
     partitions: LAKE_MONTHS,
     needs_turn: false,
     conflicts: &[DUCKLAKE_CONFLICT],
+    // The engine leaves a commit log otherwise, which would not fit a rewritten file.
+    before_detach: &["CHECKPOINT __ducklake_metadata_warehouse"],
     after_rollback: &[],
 };
 
@@ -52,6 +56,7 @@ static DUCKLAKE_POSTGRES: Dialect = Dialect {
     partitions: LAKE_MONTHS,
     needs_turn: true,
     conflicts: &[DUCKLAKE_CONFLICT, "could not serialize access"],
+    before_detach: &[],
     after_rollback: &[],
 };
 
@@ -62,6 +67,7 @@ static POSTGRES: Dialect = Dialect {
     partitions: Partitions::Indexed,
     needs_turn: true,
     conflicts: &["could not serialize access", "deadlock detected"],
+    before_detach: &[],
     // The extension keeps columns that the rollback removed.
     after_rollback: &["CALL pg_clear_cache()"],
 };
@@ -73,6 +79,7 @@ static ICEBERG: Dialect = Dialect {
     // Two commits to one table always conflict, and each transaction with rows has a row of the ledger.
     needs_turn: false,
     conflicts: &["Conflict_409", "CommitFailedException", "does not have a reachable state in this transaction"],
+    before_detach: &[],
     after_rollback: &[],
 };
 

@@ -93,6 +93,9 @@ impl AttachedStore {
 
     fn detach(&mut self) -> Result<(), LoadError> {
         if std::mem::take(&mut self.is_attached) {
+            for statement in self.dialect.before_detach.iter().filter(|_| !self.options.is_read_only) {
+                self.engine.execute("close the warehouse", statement)?;
+            }
             self.engine.execute("close the warehouse", &format!("DETACH {CATALOG}"))?;
         }
         Ok(())

@@ -201,12 +201,18 @@ impl AttachedStore {
     /// columns. Leaves the catalog detached.
     fn rewrite_catalog(&mut self, path: &Path, action: &str) -> Result<(), LoadError> {
         self.detach()?;
+        let log = files::with_suffix(path, ".wal");
+        if log.exists() {
+            let source = std::io::Error::other("its log has commits that the file lacks");
+            return Err(LoadError::io("replace", &log)(source));
+        }
         let new = files::with_suffix(path, ".new");
         // A killed erasure may have left the copy.
         std::fs::remove_file(&new).ok();
+        std::fs::remove_file(files::with_suffix(&new, ".wal")).ok();
         let [old_sql, new_sql] = [path, &new].map(|path| quote_text(&path.to_string_lossy()));
         let copy = format!(
-            "ATTACH {old_sql} AS old (READ_ONLY); ATTACH {new_sql} AS new; COPY FROM DATABASE old TO new; DETACH old; DETACH new"
+            "ATTACH {old_sql} AS old (READ_ONLY); ATTACH {new_sql} AS new; COPY FROM DATABASE old TO new; CHECKPOINT new; DETACH old; DETACH new"
         );
         self.engine.execute(action, &copy)?;
         files::replace(&new, path).map_err(LoadError::io("replace", path))
