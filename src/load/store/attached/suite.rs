@@ -168,7 +168,7 @@ fn p7_no_byte_of_an_erased_person_is_left_in_a_ducklake() {
     let person = Identifier { kind: IdentifierKind::Session, value: PERSON.to_owned() };
     assert_eq!(warehouse.erase_people(&[person]).unwrap().total(), 1);
     warehouse.release_lock().unwrap();
-    assert_eq!(files_with(folder.path(), PERSON), [PathBuf::new(); 0]);
+    assert_eq!(files_with(folder.path(), PERSON), Vec::<PathBuf>::new());
     drop(warehouse);
     let found = kind.reader().query("SELECT response_group_uid FROM responses", 10).unwrap().batches;
     assert!(pretty_format_batches(&found).unwrap().to_string().contains("another"));
