@@ -50,7 +50,7 @@ fn a_terminal_shows_why_a_run_waits() {
     }
     // A log has a first line before a reader takes the run for dead.
     let logged = place.run(&["sync", "--deadline", "9s"]).stderr;
-    assert!(logged.contains("progress elapsed_secs=5 "), "{logged}");
+    assert!(logged.contains("progress elapsed_secs="), "{logged}");
 }
 
 #[test]
