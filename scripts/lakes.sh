@@ -58,13 +58,14 @@ mkdir "$work/postgres" "$work/socket"
 [ "$(id -u)" != 0 ] || chown postgres "$work/postgres" "$work/socket"
 as_postgres "$(postgres)/initdb -D $work/postgres -U postgres --auth=trust" >/dev/null
 as_postgres "$(postgres)/pg_ctl -D $work/postgres -w -l $work/socket/log -o '-p 55433 -c listen_addresses=127.0.0.1 -k $work/socket -c fsync=off' start" >/dev/null
+of_log() { grep -o "$1: *http://[0-9.:]*" "$work/iceberg.log" | grep -o 'http.*'; }
 for _ in $(seq 300); do
-    curl -s -o /dev/null http://127.0.0.1:8181 && curl -s -o /dev/null http://127.0.0.1:8333 && break
+    catalog=$(of_log "Iceberg Catalog") && storage=$(of_log "S3 Endpoint") && break
     sleep 0.1
 done
 
 export LD_LIBRARY_PATH=$kept/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export STUDYSYNC_TEST_EXTENSIONS=$kept/duckdb STUDYSYNC_TEST_POSTGRES=postgres://postgres@127.0.0.1:55433/postgres
-export STUDYSYNC_TEST_ICEBERG=http://127.0.0.1:8181 STUDYSYNC_TEST_S3=127.0.0.1:8333 CARGO_MANIFEST_DIR=$PWD
+export STUDYSYNC_TEST_ICEBERG=${catalog:?} STUDYSYNC_TEST_S3=${storage#http://} CARGO_MANIFEST_DIR=$PWD
 if [ $# = 0 ]; then set -- store::attached; fi
 "$binary" --include-ignored --test-threads "${THREADS:-2}" "$@"
