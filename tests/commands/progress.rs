@@ -49,7 +49,10 @@ fn a_terminal_shows_why_a_run_waits() {
         assert!(shown.contains(expected), "{expected}: {shown}");
     }
     // A log has a first line before a reader takes the run for dead.
-    let logged = place.run(&["sync", "--deadline", "9s"]).stderr;
+    let limited = Service::start(small(300, 6));
+    let refused = json!({"when": {"every": 1}, "retry_after": {"form": "seconds", "wait_ms": 2000}});
+    limited.control().merge_faults(json!({"too_many_requests": refused})).unwrap();
+    let logged = Place::new(&limited).without_parquet().run(&["sync", "--deadline", "9s"]).stderr;
     assert!(logged.contains("progress elapsed_secs="), "{logged}");
 }
 
