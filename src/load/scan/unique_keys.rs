@@ -6,8 +6,8 @@
 //! history.
 //!
 //! The rows of a key are compared in the order in which their scans were applied. A scan that changes a row with a
-//! collected key is applied only after the keys were compared. So the result does not
-//! depend on how many scans one commit contains, and a replay gives the same.
+//! collected key is applied only after the keys were compared. So the result does not depend on how many scans one
+//! commit contains, and a replay gives the same.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,6 +1,6 @@
-//! Reads and changes tables of an attached catalog by SQL.
+//! Reads and changes tables of an attached file or catalog by SQL, and checks whose they are.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use arrow::{
     array::{Array as _, RecordBatch},
@@ -10,14 +10,17 @@ use arrow::{
 use super::{Filter, KeySet, TableChange, Take, TimeRange, fit, read_schema, with_columns};
 use crate::{
     load::{
-        LoadError,
+        Identity, LoadError,
         engine::{Engine, Visit},
         error::invalid_rows,
     },
+    model::is_same_service,
     schema::{Table, quote_identifier},
 };
 
 const ACTION: &str = "read the warehouse";
+/// Version of the layout of a file or catalog. A newer layout is refused, because writing could damage it.
+pub(super) const FORMAT_VERSION: u32 = 1;
 
 /// Calls `take` with batches of `columns` of the rows of `relation` that match the filter, in the types of the
 /// contracts. A read of the complete table, without range and keys, uses all threads.
@@ -128,4 +131,23 @@ fn without_empty_columns(table: &Table, batches: &[RecordBatch]) -> Result<Vec<R
     let fields: Vec<_> = schema.fields().iter().filter(|field| has_values(field.name())).cloned().collect();
     let schema = Arc::new(Schema::new(fields));
     batches.iter().map(|rows| with_columns(table, &schema, rows)).collect()
+}
+
+/// Compares the metadata of a file or catalog with this program and `identity`. Returns `Newer` if a newer version of
+/// the program wrote it or the format version cannot be read. Returns `OtherIdentity` if it belongs to another service
+/// or environment.
+pub(super) fn check_meta(meta: &BTreeMap<String, String>, path: &Path, identity: &Identity) -> Result<(), LoadError> {
+    let value = |key: &str| meta.get(key).map_or("", String::as_str);
+    let version = value("format_version");
+    if version.parse::<u32>().map_or(true, |version| version > FORMAT_VERSION) {
+        return Err(LoadError::Newer { path: path.to_owned(), found: format!("format {version}") });
+    }
+    if is_same_service(value("base_url"), &identity.base_url) && value("environment") == identity.environment {
+        return Ok(());
+    }
+    Err(LoadError::OtherIdentity {
+        path: path.to_owned(),
+        found: format!("{} ({})", value("base_url"), value("environment")),
+        wanted: format!("{} ({})", identity.base_url, identity.environment),
+    })
 }

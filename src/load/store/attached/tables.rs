@@ -10,13 +10,17 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{ACTION, AttachedStore, CATALOG, META_TABLE};
 use crate::{
     files,
-    load::{Identity, LoadError, store::ForeignTable},
-    model::{CatalogAddress, LakeCatalog, is_same_service},
+    load::{
+        Identity, LoadError,
+        store::{
+            ForeignTable,
+            sql::{FORMAT_VERSION, check_meta},
+        },
+    },
+    model::{CatalogAddress, LakeCatalog},
     schema::{self, Column, quote_identifier, quote_text},
 };
 
-/// Version of the layout of the tables. Tables with a newer layout are refused.
-const FORMAT_VERSION: u32 = 1;
 /// Key of the row that each transaction changes, if the dialect needs a turn.
 const TURN: &str = "turn";
 /// Key of the hash of the contracts whose tables and columns exist.
@@ -96,7 +100,7 @@ impl AttachedStore {
                 continue;
             }
             let existing = self.columns_of(&relation)?;
-            for column in table.columns.iter().filter(|column| !existing.contains_key(&column.name)) {
+            for column in table.columns.iter().filter(|column| !existing.contains(&column.name)) {
                 statements.extend(add_column_sql(&relation, column));
             }
         }
@@ -104,10 +108,10 @@ impl AttachedStore {
         Ok(statements)
     }
 
-    /// Returns the types of the columns of a table.
-    fn columns_of(&self, relation: &str) -> Result<BTreeMap<String, String>, LoadError> {
-        let sql = format!("SELECT column_name, column_type FROM (DESCRIBE {relation})");
-        self.engine.query("list the columns", &sql, |row| Ok((row.get(0)?, row.get(1)?)))
+    /// Returns the names of the columns of a table.
+    fn columns_of(&self, relation: &str) -> Result<Vec<String>, LoadError> {
+        let sql = format!("SELECT column_name FROM (DESCRIBE {relation})");
+        self.engine.query("list the columns", &sql, |row| row.get(0))
     }
 
     /// Reads the metadata and compares it with this program and the identity.
@@ -115,20 +119,8 @@ impl AttachedStore {
         let sql = format!("SELECT key, value FROM {}", self.relation(META_TABLE));
         let meta: BTreeMap<String, String> =
             self.engine.query("read the metadata", &sql, |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let value = |key: &str| meta.get(key).map_or("", String::as_str);
-        let version = value("format_version");
-        if version.parse::<u32>().map_or(true, |version| version > FORMAT_VERSION) {
-            return Err(LoadError::Newer { path: self.place(), found: format!("format {version}") });
-        }
-        let Identity { base_url, environment } = &self.options.identity;
-        if is_same_service(value("base_url"), base_url) && value("environment") == environment {
-            return Ok(meta);
-        }
-        Err(LoadError::OtherIdentity {
-            path: self.place(),
-            found: format!("{} ({})", value("base_url"), value("environment")),
-            wanted: format!("{base_url} ({environment})"),
-        })
+        check_meta(&meta, &self.place(), &self.options.identity)?;
+        Ok(meta)
     }
 
     /// Binds the warehouse to another identity.
@@ -159,7 +151,7 @@ impl AttachedStore {
         let is_foreign = |name: &String| name != META_TABLE && schema::table(name).is_none();
         let foreign = self.tables()?.into_iter().filter(is_foreign).map(|name| {
             let relation = self.relation(&name);
-            let columns = self.columns_of(&relation)?.into_keys().collect();
+            let columns = self.columns_of(&relation)?;
             Ok(ForeignTable { name, relation, columns })
         });
         foreign.collect()
@@ -225,7 +217,7 @@ impl AttachedStore {
             let new = self.relation(&new_name);
             let mut statements = vec![format!("DROP TABLE IF EXISTS {new}")];
             statements.extend(self.dialect.create_sql(table, &new));
-            let columns: Vec<String> = table.columns.iter().map(|column| quote_identifier(&column.name)).collect();
+            let columns: Vec<String> = table.column_names().into_iter().map(quote_identifier).collect();
             let columns = columns.join(", ");
             statements.push(format!("INSERT INTO {new} ({columns}) SELECT {columns} FROM {old}"));
             let renamed = quote_identifier(&table.name);

@@ -11,12 +11,14 @@ use super::{
     transaction::in_transaction,
     views,
 };
-use crate::load::{Identity, LoadError, engine::Engine};
-use crate::model::{DurableStep, is_same_service};
+use crate::load::{
+    Identity, LoadError,
+    engine::Engine,
+    store::sql::{FORMAT_VERSION, check_meta},
+};
+use crate::model::DurableStep;
 use crate::schema::{self, ANSWER_COMPRESSION, Column, Table, quote_identifier, quote_text};
 
-/// Version of the file's layout. A file with a newer layout is refused, because writing could damage it.
-const FORMAT_VERSION: u32 = 1;
 const LEDGER_TABLE: &str = "sync_windows";
 const RUNS_TABLE: &str = "sync_runs";
 
@@ -195,25 +197,6 @@ pub(super) fn in_the_file(engine: &Engine, sql: &str) -> Result<(), duckdb::Erro
     let done = engine.connection().execute_batch(sql);
     engine.connection().execute_batch("USE memory.main")?;
     done
-}
-
-/// Compares the metadata of the file with this program and `identity`. Returns `Newer` if a newer version of the
-/// program wrote the file or the format version cannot be read. Returns `OtherIdentity` if the file belongs to another
-/// service or environment.
-fn check_meta(meta: &BTreeMap<String, String>, path: &Path, identity: &Identity) -> Result<(), LoadError> {
-    let value = |key: &str| meta.get(key).map_or("", String::as_str);
-    let version = value("format_version");
-    if version.parse::<u32>().map_or(true, |version| version > FORMAT_VERSION) {
-        return Err(LoadError::Newer { path: path.to_owned(), found: format!("format {version}") });
-    }
-    if is_same_service(value("base_url"), &identity.base_url) && value("environment") == identity.environment {
-        return Ok(());
-    }
-    Err(LoadError::OtherIdentity {
-        path: path.to_owned(),
-        found: format!("{} ({})", value("base_url"), value("environment")),
-        wanted: format!("{} ({})", identity.base_url, identity.environment),
-    })
 }
 
 /// Returns true if a table of this program has rows that show that records came from a service. Rows of `sync_runs` do
