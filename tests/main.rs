@@ -19,6 +19,7 @@ mod gate;
 mod harness;
 mod keys;
 mod kills;
+mod lakes;
 mod nights;
 mod places;
 mod reading;

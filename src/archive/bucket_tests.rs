@@ -25,7 +25,7 @@ const DAY_MS: i64 = 86_400_000;
 
 fn settings(folder: &Path, bucket: Option<&Bucket>) -> ArchiveSettings {
     ArchiveSettings {
-        location: Location { path: folder.to_owned(), bucket: bucket.map(|bucket| bucket.address().clone()) },
+        location: Location { bucket: bucket.map(|bucket| bucket.address().clone()), ..Location::from(folder) },
         keeps_pages: true,
         keep_days: Some(30),
         base_url: "http://127.0.0.1:1".to_owned(),

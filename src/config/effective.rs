@@ -94,10 +94,13 @@ fn apply_flags(file: &mut ConfigFile, overrides: Overrides) -> BTreeMap<String, 
         is_set("[service] api_key_file", "--api-key-file");
     }
     for (kind, path) in overrides.warehouses {
-        *file.warehouse.path_of(kind) = Some(path);
+        file.warehouse.set_place(kind, path);
         let flag = match kind {
             WarehouseKind::DuckDb => "--duckdb",
             WarehouseKind::Parquet => "--parquet",
+            WarehouseKind::DuckLake => "--ducklake",
+            WarehouseKind::Postgres => "--postgres",
+            WarehouseKind::Iceberg => "--iceberg",
         };
         is_set(&format!("[warehouse] {}", kind.name()), flag);
     }

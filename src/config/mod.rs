@@ -3,6 +3,7 @@
 //! Each default is defined once. No other folder reads the environment. The configuration creates no file, and opens
 //! none for writing. The only command that it may run is one that prints a secret.
 
+mod catalogs;
 mod declare;
 mod effective;
 mod environment;

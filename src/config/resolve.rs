@@ -6,9 +6,12 @@ use std::{
     time::Duration,
 };
 
-use crate::model::{BucketAddress, Location, Stream, WarehouseKind, WarehouseLocations};
+use crate::model::{
+    BucketAddress, CatalogAddress, CatalogPlace, LakeCatalog, Location, Stream, WarehouseKind, WarehouseLocations,
+};
 
 use super::{
+    catalogs,
     declare::Setting,
     error::{ConfigError, invalid},
     find::{SYSTEM_FILE, find_config, named_config},
@@ -158,6 +161,8 @@ pub(super) fn resolve_file(
 /// The settings whose value may be an address of a bucket. For DuckDB the address has an error of its own.
 const MAY_BE_IN_A_BUCKET: [&str; 6] =
     ["[warehouse] duckdb", "--duckdb", "[warehouse] parquet", "--parquet", "[archive] path", "--archive"];
+/// The settings whose value may be an address of a catalog.
+const MAY_BE_A_CATALOG: [&str; 4] = ["[warehouse] ducklake", "--ducklake", "--postgres", "--iceberg"];
 
 /// Replaces `~` by the home folder in every path of the file and of the command line. A path of the file is relative to
 /// `folder`, which has the file.
@@ -179,7 +184,9 @@ pub(super) fn resolve_paths(
     let of_flags = warehouses.chain(flags).map(|(flag, path)| (flag, path, Path::new("")));
     // Joined with an empty folder, a path of the command line stays as it is.
     for (setting, path, folder) in of_file.chain(of_flags) {
-        if MAY_BE_IN_A_BUCKET.contains(&setting.as_str()) && BucketAddress::is_address(&path.to_string_lossy()) {
+        let (name, text) = (setting.as_str(), path.to_string_lossy());
+        let is_address = MAY_BE_IN_A_BUCKET.contains(&name) && BucketAddress::is_address(&text);
+        if is_address || (MAY_BE_A_CATALOG.contains(&name) && text.contains("://")) {
             continue;
         }
         let expanded = expand_tilde(std::mem::take(path)).map_err(|problem| invalid(setting, problem))?;
@@ -263,8 +270,12 @@ fn warehouse(
 ) -> Result<WarehouseSettings, ConfigError> {
     let mut locations = WarehouseLocations::new();
     for kind in WarehouseKind::ALL {
-        if let Some(path) = overrides.warehouses.remove(&kind).or(table.path_of(kind).take()) {
-            locations.insert(kind, location(kind, path, state_path)?);
+        if let Some(path) = overrides.warehouses.remove(&kind).or(table.take_place(kind)) {
+            let location = match CatalogAddress::of(kind, &path.to_string_lossy()) {
+                Some(address) => catalog_location(kind, address, state_path, table.extension_directory.clone())?,
+                None => location(kind, path, state_path)?,
+            };
+            locations.insert(kind, location);
         }
     }
     let publish_key = SecretKeys {
@@ -317,6 +328,32 @@ fn location(kind: WarehouseKind, path: PathBuf, state_path: &Path) -> Result<Loc
     });
     let bucket = bucket.map_err(|problem| invalid(format!("[warehouse] {}", kind.name()), problem))?;
     Ok(Location::in_bucket(bucket, default_page_folder(state_path, kind.name())))
+}
+
+/// Returns the location of a warehouse in a catalog. Only a DuckLake with a catalog file has a path of its own.
+fn catalog_location(
+    kind: WarehouseKind,
+    address: Result<CatalogAddress, String>,
+    state_path: &Path,
+    extension_directory: Option<PathBuf>,
+) -> Result<Location, ConfigError> {
+    let mut address = address.map_err(|problem| invalid(format!("[warehouse] {}", kind.name()), problem))?;
+    if let CatalogAddress::DuckLake { data, .. } = &mut address
+        && !data.contains("://")
+    {
+        // A DuckLake stores this path.
+        let folder = resolve_links(PathBuf::from(&*data))?;
+        *data = std::path::absolute(&folder).unwrap_or(folder).to_string_lossy().into_owned();
+    }
+    let path = match &mut address {
+        CatalogAddress::DuckLake { catalog: LakeCatalog::File(path), .. } => {
+            *path = resolve_links(std::mem::take(path))?;
+            path.clone()
+        }
+        _ => resolve_links(default_page_folder(state_path, kind.name()))?,
+    };
+    let keys = catalogs::keys(&address)?;
+    Ok(Location::in_catalog(CatalogPlace { address, keys, extension_directory }, path))
 }
 
 /// Returns the location of the archive. Without pages on this machine, its folder has the spools of the state file.

@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use serde::Deserialize;
 
 use super::{
+    catalogs::IcebergValue,
     declare::{DAY_SECS, Setting, SettingKey, Table, YEAR_SECS, default, example, table},
     lines::FileLines,
     notify::NotifyTable,
@@ -76,11 +77,20 @@ table! {
 
 table! {
     WarehouseTable {
-        "The DuckDB file. Configure one warehouse or both."
+        "The DuckDB file. Configure one warehouse or several."
         duckdb: Option<PathBuf> => example("warehouse.duckdb").set();
         "The folder of Parquet files, or a folder of a bucket: \"s3://bucket/folder\", gs://, az:// or abfss://. Credentials come from the"
         "variables of the provider."
         parquet: Option<PathBuf> => example("warehouse-parquet");
+        "A DuckLake: the file of its catalog, with the data beside it in FILE.files or in FILE?data=FOLDER; or a catalog in PostgreSQL:"
+        "\"postgres://host/database?data=s3://bucket/folder\". DuckDB's extensions must be installed for this and the next two."
+        ducklake: Option<PathBuf> => example("warehouse.ducklake");
+        "A schema of a PostgreSQL database. The password comes from PGPASSWORD or ~/.pgpass."
+        postgres: Option<String> => example("postgres://user@host/database?schema=studysync");
+        "A namespace of an Iceberg REST catalog: an address or a table. Keys come from STUDYSYNC_ICEBERG_CREDENTIAL (ID:SECRET) or"
+        "STUDYSYNC_ICEBERG_TOKEN, and for the bucket from AWS_ACCESS_KEY_ID and the other variables of AWS."
+        iceberg: Option<IcebergValue> => example("https://host?warehouse=lake&namespace=studysync")
+            .below(r#"iceberg = { catalog = "https://host", warehouse = "lake", namespace = "studysync" }"#);
         r#"The size of Parquet partitions: "month" or "day"."#
         parquet_partition: String = "month".into();
         "Memory limit of the whole program in MiB, kept within a quarter. An engine spills to disk beyond its share. At least {MEMORY_LIMIT_MB_MIN} per"
@@ -111,11 +121,26 @@ table! {
 }
 
 impl WarehouseTable {
-    /// Returns the key with the path of a warehouse.
-    pub fn path_of(&mut self, kind: WarehouseKind) -> &mut Option<PathBuf> {
+    /// Takes the path or address of a warehouse.
+    pub fn take_place(&mut self, kind: WarehouseKind) -> Option<PathBuf> {
         match kind {
-            WarehouseKind::DuckDb => &mut self.duckdb,
-            WarehouseKind::Parquet => &mut self.parquet,
+            WarehouseKind::DuckDb => self.duckdb.take(),
+            WarehouseKind::Parquet => self.parquet.take(),
+            WarehouseKind::DuckLake => self.ducklake.take(),
+            WarehouseKind::Postgres => self.postgres.take().map(PathBuf::from),
+            WarehouseKind::Iceberg => self.iceberg.take().map(|value| value.0.into()),
+        }
+    }
+
+    /// Sets the path or address of a warehouse.
+    pub fn set_place(&mut self, kind: WarehouseKind, place: PathBuf) {
+        let text = place.to_string_lossy().into_owned();
+        match kind {
+            WarehouseKind::DuckDb => self.duckdb = Some(place),
+            WarehouseKind::Parquet => self.parquet = Some(place),
+            WarehouseKind::DuckLake => self.ducklake = Some(place),
+            WarehouseKind::Postgres => self.postgres = Some(text),
+            WarehouseKind::Iceberg => self.iceberg = Some(IcebergValue(text)),
         }
     }
 }

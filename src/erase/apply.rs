@@ -261,7 +261,7 @@ impl Erase {
         };
         let unsearched = unsearched_versions(&self.session.settings, &self.archive)?;
         let needs_review = is_refused
-            || !unsearched.is_empty()
+            || unsearched.iter().any(UnsearchedVersions::needs_a_look)
             || kept_under_other_names > 0
             || verified.mentions() > 0
             || verified.left() > 0
@@ -322,13 +322,15 @@ pub(super) fn record_erasures(warehouse: &mut Warehouse, records: &[ErasureRecor
     warehouse.export_reader_copy()
 }
 
-/// Returns the buckets that keep old content of objects of the warehouses and the archive, or may keep it.
+/// Returns the buckets and catalogs that keep old content of the warehouses and the archive, or may keep it.
 fn unsearched_versions(settings: &Settings, archive: &Archive) -> Result<Vec<UnsearchedVersions>, EraseError> {
     let mut found = Vec::new();
     if let Some((address, versions)) = archive.old_versions()? {
         found.extend(UnsearchedVersions::of(address, versions));
     }
     for place in pipeline::places(&settings.warehouse) {
+        let catalog = place.location.catalog.as_ref();
+        found.extend(catalog.and_then(|catalog| UnsearchedVersions::of_catalog(&catalog.address)));
         let versions = place.old_versions().map_err(EraseError::load(place.name()))?;
         if let (Some(address), Some(versions)) = (&place.location.bucket, versions) {
             found.extend(UnsearchedVersions::of(address, versions));

@@ -13,8 +13,11 @@ use super::{EraseError, journal::PurgeNote, place::SearchReport};
 use crate::{
     files,
     load::{ErasureRecord, OldVersions},
-    model::{BucketAddress, RunId},
+    model::{BucketAddress, CatalogAddress, LakeCatalog, RunId},
 };
+
+/// Value of [`UnsearchedVersions::old_versions`] for logs and backups of a database.
+const LOGS: &str = "logs";
 
 /// The receipt of an erasure.
 #[derive(Clone, Debug, Serialize)]
@@ -49,7 +52,7 @@ pub struct Receipt {
     pub removed: BTreeMap<String, u64>,
     /// Number of rewritten files whose old bytes stay under another hard link, which is not searched.
     pub kept_under_other_names: usize,
-    /// The buckets that may keep old content of rewritten objects, which is not searched. Left out if there is none.
+    /// The buckets and catalogs that may keep old content, which is not searched. Left out if there is none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unsearched: Vec<UnsearchedVersions>,
     /// The result of the search after the removal.
@@ -67,12 +70,12 @@ pub struct Receipt {
     pub(super) suppressed_from_ms: Option<i64>,
 }
 
-/// A bucket that keeps old content of its objects, or may keep it.
+/// A bucket or catalog that keeps old content, or may keep it.
 #[derive(Clone, Debug, Serialize)]
 pub struct UnsearchedVersions {
-    /// The address of the folder in the bucket.
+    /// The address of the folder in the bucket, or of the catalog.
     pub address: String,
-    /// "kept" or "unknown".
+    /// "kept" or "unknown"; "logs" for logs and backups of a database, which end by themselves.
     pub old_versions: &'static str,
     /// How to find and remove the old content.
     pub what_to_do: String,
@@ -103,6 +106,37 @@ impl UnsearchedVersions {
         };
         let what_to_do = format!("list old versions with `{list}`, and remove those that are not current");
         Some(Self { address: address.to_string(), old_versions, what_to_do })
+    }
+}
+
+impl UnsearchedVersions {
+    /// Returns the entry of a catalog; `None` if it keeps no old content.
+    pub(super) fn of_catalog(address: &CatalogAddress) -> Option<Self> {
+        let entry = |old_versions, what_to_do: &str| {
+            Some(Self { address: address.to_string(), old_versions, what_to_do: what_to_do.to_owned() })
+        };
+        let logs =
+            "the write-ahead log, standby servers and backups of PostgreSQL keep old rows until they are recycled";
+        match address {
+            CatalogAddress::DuckLake { data, .. } if data.contains("://") => {
+                let bucket = data.parse::<BucketAddress>().ok();
+                bucket.and_then(|bucket| Self::of(&bucket, OldVersions::Unknown)).or_else(|| {
+                    entry("unknown", &format!("remove old versions of the objects in {data}, if the bucket keeps them"))
+                })
+            }
+            CatalogAddress::DuckLake { catalog: LakeCatalog::File(_), .. } => None,
+            CatalogAddress::DuckLake { .. } | CatalogAddress::Postgres(_) => entry(LOGS, logs),
+            CatalogAddress::Iceberg { .. } => entry(
+                "kept",
+                "the rows are removed; older snapshots and their files keep them: rewrite the files and expire the snapshots with \
+                 examples/iceberg/maintain.py --erase",
+            ),
+        }
+    }
+
+    /// Returns true if somebody must remove the old content.
+    pub(super) fn needs_a_look(&self) -> bool {
+        self.old_versions != LOGS
     }
 }
 

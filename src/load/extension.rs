@@ -33,7 +33,7 @@ impl FullTextSearch {
         let config = common_config(Config::default()).map_err(failed)?;
         let connection = Connection::open_in_memory_with_flags(config).map_err(failed)?;
         load(&connection, self.extension_directory.as_deref())?;
-        installed_path(&connection).map(Option::unwrap_or_default)
+        installed_path(&connection, NAME).map(Option::unwrap_or_default)
     }
 
     /// Checks that the extension is installed. Does not load it, because loading takes much longer.
@@ -43,7 +43,7 @@ impl FullTextSearch {
     pub(super) fn require_installed(&self, engine: &Engine) -> Result<(), LoadError> {
         let connection = engine.connection();
         set_directory(connection, self.extension_directory.as_deref())?;
-        match installed_path(connection)? {
+        match installed_path(connection, NAME)? {
             Some(_) => Ok(()),
             // The extension is not installed, so loading fails, with an error that names the missing file.
             None => load(connection, None),
@@ -82,8 +82,11 @@ pub(super) fn load_extension(
 }
 
 /// Returns the path of the extension's file; `None` if it is not installed.
-fn installed_path(connection: &Connection) -> Result<Option<PathBuf>, LoadError> {
-    let sql = format!("SELECT install_path FROM duckdb_extensions() WHERE extension_name = '{NAME}' AND installed");
+pub(super) fn installed_path(connection: &Connection, name: &str) -> Result<Option<PathBuf>, LoadError> {
+    let name = quote_text(name);
+    let sql = format!(
+        "SELECT install_path FROM duckdb_extensions() WHERE (extension_name = {name} OR list_contains(aliases, {name})) AND installed"
+    );
     let failed = LoadError::engine("list its extensions");
     let mut statement = connection.prepare(&sql).map_err(failed)?;
     let mut paths = statement.query_map([], |row| row.get::<_, Option<String>>(0)).map_err(failed)?;

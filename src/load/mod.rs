@@ -1,7 +1,7 @@
 //! Applies scans to warehouses, and does all other work on the rows of warehouses. Uses no network, no page files and
 //! no configuration.
 //!
-//! A [`Warehouse`] is a store ([`store`]: a DuckDB file or a folder of Parquet files) with operations on its rows.
+//! A [`Warehouse`] is a store ([`store`]: a DuckDB file, a folder of Parquet files, or an attached catalog) with operations on its rows.
 //! [`scan`] compares a scan with the stored rows and writes the differences. [`tables`] reads and writes rows that are
 //! not records of a scan, such as the ledger and webhook events. [`persons`] finds and removes people.
 
@@ -17,13 +17,13 @@ mod interface;
 mod json_rows;
 mod lock_wait;
 mod open;
-mod parquet_views;
 mod persons;
 mod pseudonyms;
 mod reader;
 mod replace;
 mod scan;
 mod store;
+mod table_views;
 mod tables;
 mod warehouse;
 

@@ -10,20 +10,20 @@ use ::duckdb::Connection;
 
 use super::{
     ENGINE_BYTES_MIN, EngineOptions, FullTextSearch, Identity, LoadError, LockPatience, NightEstimate, ParquetOptions,
-    PartitionBy, ReaderCopy, StartedEngine, TimeRange, Warehouse,
-    parquet_views::{PARQUET_CATALOG, ParquetViews},
-    replace,
+    PartitionBy, ReaderCopy, StartedEngine, TimeRange, Warehouse, replace,
     store::{
         Store,
+        attached::{self, AttachedOptions, AttachedStore},
         duckdb::{self, Claim, DuckDbOptions, DuckDbStore},
         parquet::{self, BucketTables, ParquetStore},
     },
+    table_views::TableViews,
 };
 pub use crate::bucket::{BucketCheck, OldVersions};
 use crate::{
     bucket::{Bucket, Content, Expected},
     files::{self, FileError},
-    model::{BucketAddress, Failpoints, Location, Stream, WarehouseKind},
+    model::{BucketAddress, CatalogAddress, Failpoints, LakeCatalog, Location, Stream, WarehouseKind},
 };
 
 /// Suffix of the folder of this machine for the files of a bucket that are compared with the service.
@@ -78,7 +78,7 @@ impl Place {
 
     /// Returns the path or address as the checkpoints store it, like [`Warehouse::location`].
     pub fn address(&self) -> String {
-        let Location { path, bucket } = &self.location;
+        let Location { path, bucket, .. } = &self.location;
         match self.kind {
             WarehouseKind::Parquet if bucket.is_none() => {
                 path.canonicalize().unwrap_or_else(|_| path.clone()).display().to_string()
@@ -89,24 +89,42 @@ impl Place {
 
     /// Returns true if there is a warehouse, or if it cannot be found out: opening it then says why.
     pub fn exists(&self) -> bool {
-        match &self.location.bucket {
-            Some(bucket) => connect(bucket).and_then(|bucket| parquet::is_warehouse(&bucket)).unwrap_or(true),
-            None => self.location.path.try_exists().unwrap_or(true),
+        let Location { path, bucket, catalog } = &self.location;
+        match (bucket, catalog) {
+            (Some(bucket), _) => connect(bucket).and_then(|bucket| parquet::is_warehouse(&bucket)).unwrap_or(true),
+            (None, Some(catalog)) if !self.is_lake_file() => attached::exists(catalog).unwrap_or(true),
+            (None, _) => path.try_exists().unwrap_or(true),
+        }
+    }
+
+    /// Returns true for a DuckLake with a catalog file.
+    fn is_lake_file(&self) -> bool {
+        let address = self.location.catalog.as_ref().map(|catalog| &catalog.address);
+        matches!(address, Some(CatalogAddress::DuckLake { catalog: LakeCatalog::File(_), .. }))
+    }
+
+    /// Returns the folder of this machine with the files of a DuckLake.
+    fn lake_folder(&self) -> Option<&Path> {
+        match self.location.catalog.as_ref().map(|catalog| &catalog.address) {
+            Some(CatalogAddress::DuckLake { data, .. }) if !data.contains("://") => Some(Path::new(data)),
+            _ => None,
         }
     }
 
     /// Returns the folders in which a run creates files, except partitions of Parquet tables. Some may be missing.
     pub fn folders(&self) -> Vec<PathBuf> {
         match self.kind {
-            WarehouseKind::DuckDb => [&self.location.path]
-                .into_iter()
-                .chain(self.options.copy.as_ref().map(|copy| &copy.path))
-                .map(|file| files::folder_of(file).to_owned())
-                .collect(),
             WarehouseKind::Parquet => {
                 let copy = self.options.copy.as_ref().map(|copy| copy.path.clone());
                 parquet::folders(&self.location.path).into_iter().chain(copy).collect()
             }
+            _ => [&self.location.path]
+                .into_iter()
+                .chain(self.options.copy.as_ref().map(|copy| &copy.path))
+                .map(|file| files::folder_of(file))
+                .chain(self.lake_folder())
+                .map(Path::to_owned)
+                .collect(),
         }
     }
 
@@ -118,6 +136,13 @@ impl Place {
                 files::files_beside(&self.location.path)?,
                 copy.map(|copy| Ok(("publish", files::files_beside(copy)?))),
             ),
+            WarehouseKind::DuckLake | WarehouseKind::Postgres | WarehouseKind::Iceberg => {
+                let mut files = files::files_beside(&self.location.path)?;
+                if let Some(folder) = self.lake_folder() {
+                    files.extend(files::files_below(folder)?);
+                }
+                (files, None)
+            }
             WarehouseKind::Parquet => {
                 let path = &self.location.path;
                 // Beside the working copy are the folders with files of the bucket for readers and for the search.
@@ -164,6 +189,14 @@ impl Place {
         Ok(Some(connect(address)?.check()?))
     }
 
+    /// Loads the extensions that a catalog needs, and returns their names and files; `None` without a catalog.
+    ///
+    /// # Errors
+    /// `NoExtension` for an extension that is not installed, or of another version or platform.
+    pub fn check_extensions(&self) -> Result<Option<Vec<(&'static str, PathBuf)>>, LoadError> {
+        self.location.catalog.as_ref().map(attached::check_extensions).transpose()
+    }
+
     /// Estimates what a `sync` with these scans needs of the bucket, without a request; `None` for a warehouse on this
     /// machine.
     pub fn estimate_night(&self, scans: &BTreeMap<Stream, Vec<TimeRange>>) -> Option<NightEstimate> {
@@ -196,8 +229,8 @@ impl Place {
     /// Returns the least memory in bytes that the store can work with.
     pub fn memory_bytes_min(kind: WarehouseKind) -> u64 {
         match kind {
-            WarehouseKind::DuckDb => ENGINE_BYTES_MIN,
             WarehouseKind::Parquet => 0,
+            _ => ENGINE_BYTES_MIN,
         }
     }
 
@@ -205,16 +238,16 @@ impl Place {
     /// `None` if the store has no engine.
     pub fn start_engine(&self, memory_limit_bytes: u64, threads: u32) -> Result<Option<StartedEngine>, LoadError> {
         match self.kind {
-            WarehouseKind::DuckDb => start_engine(&self.location.path, memory_limit_bytes, threads).map(Some),
             WarehouseKind::Parquet => Ok(None),
+            _ => start_engine(&self.location.path, memory_limit_bytes, threads).map(Some),
         }
     }
 
-    /// Replaces the warehouse by the rebuilt one at [`build_path`](super::build_path).
-    pub fn replace(&self) -> Result<(), LoadError> {
-        let Location { path, bucket } = &self.location;
+    /// Replaces the warehouse by the rebuilt one at [`build_path`](super::build_path), which is a DuckDB file for a
+    /// catalog.
+    pub fn replace(&self, opening: &Opening) -> Result<(), LoadError> {
+        let Location { path, bucket, catalog } = &self.location;
         match (self.kind, bucket) {
-            (WarehouseKind::DuckDb, _) => Ok(replace::replace_file(path)?),
             (WarehouseKind::Parquet, None) => Ok(replace::replace_folder(path)?),
             (WarehouseKind::Parquet, Some(address)) => {
                 replace::keep_for_bucket(path)?;
@@ -222,15 +255,20 @@ impl Place {
                 ParquetStore::replace_in_bucket(&bucket, path, &built)?;
                 Ok(replace::remove(&built)?)
             }
+            _ if catalog.is_some() => {
+                let engine = start_engine(path, opening.memory_limit_bytes, opening.threads)?;
+                self.open_catalog(opening, engine, false)?.replace_rows(&replace::build_path(path))?;
+                Ok(replace::clear_built_file(path)?)
+            }
+            _ => Ok(replace::replace_file(path)?),
         }
     }
 
     /// Removes what a killed replay left at [`build_path`](super::build_path). Undoes a replacement that was
     /// interrupted; in a bucket, ends it.
     pub fn clear_leftovers(&self) -> Result<(), LoadError> {
-        let Location { path, bucket } = &self.location;
+        let Location { path, bucket, .. } = &self.location;
         match (self.kind, bucket) {
-            (WarehouseKind::DuckDb, _) => Ok(replace::clear_built_file(path)?),
             (WarehouseKind::Parquet, Some(address)) if replace::path_for_bucket(path).is_dir() => {
                 let built = replace::path_for_bucket(path);
                 ParquetStore::end_replacement(&connect(address)?, path, &built)?;
@@ -238,6 +276,7 @@ impl Place {
                 Ok(replace::clear_folder(path)?)
             }
             (WarehouseKind::Parquet, _) => Ok(replace::clear_folder(path)?),
+            _ => Ok(replace::clear_built_file(path)?),
         }
     }
 
@@ -261,11 +300,15 @@ impl Place {
         let Opening { identity, patience, failpoints, .. } = opening;
         let path = &self.location.path;
         match self.kind {
-            WarehouseKind::DuckDb => {
+            WarehouseKind::DuckDb | WarehouseKind::DuckLake | WarehouseKind::Postgres | WarehouseKind::Iceberg => {
                 let engine = match engine {
                     Some(engine) => engine,
                     None => start_engine(path, opening.memory_limit_bytes, opening.threads)?,
                 };
+                if self.location.catalog.is_some() {
+                    return Ok(Box::new(self.open_catalog(opening, engine, false)?));
+                }
+                // A replay builds the rows of a catalog in a DuckDB file, too.
                 let (patience, failpoints) = (patience.clone(), failpoints.clone());
                 let WarehouseOptions { copy, search, .. } = self.options.clone();
                 let options = DuckDbOptions { path, identity, patience, failpoints, copy, search };
@@ -285,6 +328,19 @@ impl Place {
         }
     }
 
+    fn open_catalog(
+        &self,
+        opening: &Opening,
+        engine: StartedEngine,
+        is_read_only: bool,
+    ) -> Result<AttachedStore, LoadError> {
+        let no_catalog = || LoadError::Bug(format!("{} has no catalog", self.name()));
+        let catalog = self.location.catalog.clone().ok_or_else(no_catalog)?;
+        let (identity, patience) = (opening.identity.clone(), opening.patience.clone());
+        let options = AttachedOptions { catalog, identity, patience, is_read_only };
+        AttachedStore::open(options, engine, opening.failpoints.clone())
+    }
+
     /// Opens the warehouse read-only for `verify`, which compares it with the service. The warehouse's folder may be
     /// read-only. DuckDB spills data beyond its memory limit to `spill_folder`, which Parquet does not use.
     ///
@@ -295,6 +351,11 @@ impl Place {
         let Opening { identity, memory_limit_bytes, threads, .. } = opening;
         let path = &self.location.path;
         let store: Box<dyn Store> = match self.kind {
+            WarehouseKind::DuckLake | WarehouseKind::Postgres | WarehouseKind::Iceberg => {
+                let (memory_limit_bytes, threads) = (*memory_limit_bytes, *threads);
+                let options = EngineOptions { memory_limit_bytes, threads, temp_directory: spill_folder };
+                Box::new(self.open_catalog(opening, StartedEngine::start(options)?, true)?)
+            }
             WarehouseKind::DuckDb => {
                 let (memory_limit_bytes, threads) = (*memory_limit_bytes, *threads);
                 let options = EngineOptions { memory_limit_bytes, threads, temp_directory: spill_folder };
@@ -339,7 +400,7 @@ pub(super) enum Attached {
     DuckDb {
         _claim: Claim,
     },
-    Parquet(Box<ParquetViews>),
+    Views(Box<TableViews>),
 }
 
 /// Returns the catalog in which a reader finds the tables of a warehouse. Each kind has another catalog. DuckDB itself
@@ -347,7 +408,7 @@ pub(super) enum Attached {
 pub(super) fn catalog(kind: WarehouseKind) -> &'static str {
     match kind {
         WarehouseKind::DuckDb => "warehouse",
-        WarehouseKind::Parquet => PARQUET_CATALOG,
+        _ => kind.name(),
     }
 }
 
@@ -363,9 +424,7 @@ pub(super) fn attach(
             let claim = duckdb::attach_for_reading(connection, &location.path, catalog(kind))?;
             Ok(Attached::DuckDb { _claim: claim })
         }
-        WarehouseKind::Parquet => {
-            ParquetViews::attach(connection, location, first).map(|views| Attached::Parquet(Box::new(views)))
-        }
+        _ => TableViews::attach(connection, kind, location, first).map(|views| Attached::Views(Box::new(views))),
     }
 }
 

@@ -29,7 +29,7 @@ use super::{
     LoadError, LockPatience, WhileLocked,
     engine::{common_config, pin_to_utc},
     open::{Attached, attach, catalog},
-    parquet_views::ParquetViews,
+    table_views::TableViews,
 };
 use crate::{
     files,
@@ -162,10 +162,13 @@ impl Reader {
             }
             connection.execute_batch(&format!("USE {first}.main")).map_err(failed)?;
         }
-        let is_file = locations.keys().next().is_some_and(|kind| !kind.is_folder());
+        let is_file = locations.keys().next() == Some(&WarehouseKind::DuckDb);
         let zoned = if is_file { ZonedViews::of_file(&connection) } else { ZonedViews::default() };
         // From here on the engine can read only the attached file and the files in the folder.
-        let folders: Vec<String> = parquet_views(&attached).map(|views| quote_text(&views.folder())).collect();
+        let mut folders = Vec::new();
+        for views in table_views(&attached) {
+            folders.extend(views.folders(&connection)?.iter().map(|folder| quote_text(folder)));
+        }
         let seal = "SET enable_external_access = false; SET lock_configuration = true";
         let sealed = format!("SET allowed_directories = [{}]; {seal}", folders.join(", "));
         connection.execute_batch(&sealed).map_err(failed)?;
@@ -246,7 +249,7 @@ impl Reader {
     /// a view in another way, so all views are created and it is planned again.
     fn with_views<T>(&self, sql: &str, plan: impl Fn() -> Result<T, LoadError>) -> Result<T, LoadError> {
         self.zoned.create_named(&self.connection, sql)?;
-        let Some(views) = parquet_views(&self.attached).next() else { return plan() };
+        let Some(views) = table_views(&self.attached).next() else { return plan() };
         views.create_named(&self.connection, sql)?;
         match plan() {
             Err(_) if matches!(views.create_all(&self.connection), Ok(true)) => plan(),
@@ -350,9 +353,9 @@ fn attach_copy(copy: &Path, location: &mut Location, connection: &Connection, fi
     Some(attached)
 }
 
-fn parquet_views(attached: &[Attached]) -> impl Iterator<Item = &ParquetViews> {
+fn table_views(attached: &[Attached]) -> impl Iterator<Item = &TableViews> {
     attached.iter().filter_map(|attached| match attached {
-        Attached::Parquet(views) => Some(&**views),
+        Attached::Views(views) => Some(&**views),
         Attached::DuckDb { .. } => None,
     })
 }

@@ -1,8 +1,13 @@
 //! Addresses of warehouses in a catalog that DuckDB attaches: DuckLake, PostgreSQL and Iceberg.
 
-use std::{fmt, path::PathBuf};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use url::Url;
+
+use super::WarehouseKind;
 
 /// Schema of the tables if the address names none.
 const SCHEMA: &str = "studysync";
@@ -28,15 +33,22 @@ pub struct CatalogPlace {
     pub extension_directory: Option<PathBuf>,
 }
 
-/// Keys of an Iceberg catalog and of the bucket with its files.
+/// Keys of an Iceberg catalog and of the bucket with the files of a catalog.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct CatalogKeys {
-    /// The client's id and secret for OAuth2; `None` for a catalog without authorization.
-    pub client: Option<(String, String)>,
-    /// The address that gives tokens.
-    pub tokens_address: String,
+    /// Parameters of DuckDB's secret of the type Iceberg, by name; empty for a catalog without authorization.
+    pub iceberg: Vec<(&'static str, String)>,
     /// Parameters of DuckDB's secret of the type S3, by name.
     pub s3: Vec<(&'static str, String)>,
+}
+
+impl CatalogKeys {
+    /// Returns the text with `***` in place of each key.
+    pub fn hidden_in(&self, text: &str) -> String {
+        let keys =
+            self.iceberg.iter().chain(&self.s3).filter(|(name, _)| name.contains("SECRET") || name.contains("TOKEN"));
+        keys.fold(text.to_owned(), |text, (_, key)| text.replace(key.as_str(), "***"))
+    }
 }
 
 impl fmt::Debug for CatalogKeys {
@@ -61,14 +73,32 @@ pub struct PostgresAddress {
 }
 
 impl CatalogAddress {
-    /// Parses the address of a DuckLake. Without `data`, the files are in the folder `PATH.files`.
+    /// Parses the address of a warehouse of this kind; `None` if this kind is no catalog.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub fn of(kind: WarehouseKind, text: &str) -> Option<Result<Self, String>> {
+        match kind {
+            WarehouseKind::DuckDb | WarehouseKind::Parquet => None,
+            WarehouseKind::DuckLake => Some(Self::ducklake(text)),
+            WarehouseKind::Postgres => Some(Self::postgres(text)),
+            WarehouseKind::Iceberg => Some(Self::iceberg(text)),
+        }
+    }
+
+    /// Parses the address of a DuckLake. Without `data`, the files are in the folder `PATH.files`. A relative `data`
+    /// beside a catalog file is relative to the folder of this file.
     ///
     /// # Errors
     /// What is wrong with the text.
     pub fn ducklake(text: &str) -> Result<Self, String> {
         if !is_postgres(text) {
             let (path, data) = text.split_once("?data=").map_or((text, None), |(path, data)| (path, Some(data)));
-            let data = data.map_or_else(|| format!("{path}.files"), str::to_owned);
+            let beside = |data: &str| match data.contains("://") {
+                true => data.to_owned(),
+                false => Path::new(path).with_file_name(data).to_string_lossy().into_owned(),
+            };
+            let data = data.map_or_else(|| format!("{path}.files"), beside);
             return Ok(Self::DuckLake { catalog: LakeCatalog::File(path.into()), data });
         }
         let mut parameters = Parameters::of(text)?;

@@ -8,6 +8,8 @@ use std::{
 
 use url::Url;
 
+use super::CatalogPlace;
+
 /// Schemes that the program takes for an address of a bucket.
 const SCHEMES: [&str; 4] = ["s3", "gs", "az", "abfss"];
 
@@ -82,16 +84,25 @@ impl fmt::Display for BucketAddress {
 /// Where a warehouse or an archive is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// The file or folder. For a bucket: the folder of this machine for files that are needed now.
+    /// The file or folder. For a bucket: the folder of this machine for files that are needed now. For a catalog: its
+    /// file, or a path of this machine beside which such files are.
     pub path: PathBuf,
-    /// The folder of a bucket; `None` on this machine.
+    /// The folder of a bucket; `None` on this machine, and for a catalog.
     pub bucket: Option<BucketAddress>,
+    /// The catalog that has the tables; `None` for a file or folder.
+    pub catalog: Option<CatalogPlace>,
 }
 
 impl Location {
     /// Returns a location in a bucket. `path` is the folder of this machine for files that are needed now.
     pub fn in_bucket(bucket: BucketAddress, path: PathBuf) -> Location {
-        Location { path, bucket: Some(bucket) }
+        Location { path, bucket: Some(bucket), catalog: None }
+    }
+
+    /// Returns a location in a catalog. `path` is the file of the catalog, or a path of this machine beside which files
+    /// are made that are needed now.
+    pub fn in_catalog(catalog: CatalogPlace, path: PathBuf) -> Location {
+        Location { path, bucket: None, catalog: Some(catalog) }
     }
 
     /// Returns the folder of this machine for files that readers need, which are separate from those of a writer.
@@ -104,15 +115,16 @@ impl Location {
 
 impl<P: AsRef<Path>> From<P> for Location {
     fn from(path: P) -> Location {
-        Location { path: path.as_ref().to_owned(), bucket: None }
+        Location { path: path.as_ref().to_owned(), bucket: None, catalog: None }
     }
 }
 
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.bucket {
-            Some(bucket) => bucket.fmt(f),
-            None => self.path.display().fmt(f),
+        match (&self.bucket, &self.catalog) {
+            (Some(bucket), _) => bucket.fmt(f),
+            (None, Some(catalog)) => catalog.address.fmt(f),
+            (None, None) => self.path.display().fmt(f),
         }
     }
 }

@@ -124,6 +124,8 @@ pub struct Place {
     has_parquet: bool,
     /// The folder, or the address of a bucket.
     parquet: OsString,
+    /// The flag and the address of a warehouse in a catalog.
+    catalog: Option<(String, String)>,
     archive: OsString,
     has_config: bool,
     environment: Vec<(String, String)>,
@@ -146,6 +148,7 @@ impl Place {
             has_duckdb: true,
             has_parquet: true,
             parquet,
+            catalog: None,
             archive,
             has_config: false,
             environment: vec![(KEY_VARIABLE.into(), KEY.into()), ("TZ".into(), "UTC".into())],
@@ -165,6 +168,13 @@ impl Place {
 
     pub fn with_parquet(mut self) -> Place {
         self.has_parquet = true;
+        self
+    }
+
+    /// Puts the warehouse into a catalog, without a DuckDB file and Parquet files.
+    pub fn in_catalog(mut self, flag: &str, address: &str) -> Place {
+        (self.has_duckdb, self.has_parquet) = (false, false);
+        self.catalog = Some((flag.to_owned(), address.to_owned()));
         self
     }
 
@@ -265,6 +275,9 @@ impl Place {
         if has_parquet {
             command.arg("--parquet").arg(&self.parquet);
         }
+        if let Some((flag, address)) = &self.catalog {
+            command.args([flag, address]);
+        }
         command
     }
 
@@ -316,6 +329,8 @@ impl Place {
         let tables = |kind| match kind {
             WarehouseKind::DuckDb => self.has_duckdb.then(|| ("DuckDB", self.duckdb_tables())),
             WarehouseKind::Parquet => self.has_parquet.then(|| ("Parquet", self.parquet_tables())),
+            // `make lakes` tests catalogs, which need servers and extensions.
+            WarehouseKind::DuckLake | WarehouseKind::Postgres | WarehouseKind::Iceberg => None,
         };
         WarehouseKind::ALL.into_iter().filter_map(tables).collect()
     }

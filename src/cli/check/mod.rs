@@ -22,15 +22,26 @@ use storage::Finding;
 
 /// Checks whose failure does not prevent measuring the service profile. A list that fails only leaves its own
 /// behaviours unknown.
-const NOT_NEEDED_BY_PROFILE: [&str; 10] =
-    ["archive", "warehouse", "publish", "search", "recordings", "disk", "open files", "serve", "metrics", "notify"];
+const NOT_NEEDED_BY_PROFILE: [&str; 11] = [
+    "archive",
+    "warehouse",
+    "extensions",
+    "publish",
+    "search",
+    "recordings",
+    "disk",
+    "open files",
+    "serve",
+    "metrics",
+    "notify",
+];
 
 /// Checks everything that a run needs, with a hint for each failure.
 ///
 /// The checks: the service answers and accepts the key, the clocks agree, proxy and certificates work, state, archive,
 /// warehouse and the copy for readers can be written, the disks have room, and `serve` could start. They take some
-/// seconds and pull no data. A low limit of open files is named too. With `full_text_search` the command also loads
-/// DuckDB's extension.
+/// seconds and pull no data. A low limit of open files is named too. With `full_text_search`, and for
+/// a warehouse in a catalog, the command also loads DuckDB's extensions.
 ///
 /// With --service-profile the command also measures behaviours that the service's documents leave open: the order of
 /// lists, the meaning of `start` and `end`, how a list ends, rows that share a millisecond at a page boundary, the
@@ -123,6 +134,7 @@ pub(super) async fn run(args: CheckArgs, context: Context) -> Result<u8, Command
     if findings.list.iter().all(|finding| finding.exit_code != 5) {
         findings.add([storage::warehouse(&settings)])?;
     }
+    findings.add(storage::extensions(&settings))?;
     findings.add(storage::disks(&settings))?;
     findings.add(storage::copies(&settings))?;
     findings.add(storage::recordings(&settings))?;

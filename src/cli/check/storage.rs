@@ -176,6 +176,19 @@ pub(super) fn full_text_search(settings: &Settings) -> Option<Finding> {
     })
 }
 
+/// Checks that DuckDB can load the extensions that catalogs need: of its version and platform, and signed.
+pub(super) fn extensions(settings: &Settings) -> Vec<Finding> {
+    let of_place = |place: Place| match place.check_extensions() {
+        Err(error) => Some(Finding::error("extensions", error)),
+        Ok(None) => None,
+        Ok(Some(found)) => {
+            let files: Vec<String> = found.iter().map(|(name, file)| format!("{name} at {}", file.display())).collect();
+            Some(Finding::ok("extensions", format!("DuckDB can load {}", files.join(", "))))
+        }
+    };
+    pipeline::places(&settings.warehouse).into_iter().filter_map(of_place).collect()
+}
+
 /// Free space that every file system needs, in bytes. With less space, a run soon fills the disk.
 const FREE_MIN_BYTES: u64 = 256 << 20;
 

@@ -209,6 +209,7 @@ pub(super) fn describe_receipt(receipt: &Receipt, path: &Path) -> String {
     for UnsearchedVersions { address, old_versions, what_to_do } in &receipt.unsearched {
         text.push_str(&match *old_versions {
             "kept" => format!("  LEFT IN OLD VERSIONS of objects in {address}: {what_to_do}\n"),
+            "logs" => format!("  not searched: {address}: {what_to_do}\n"),
             _ => format!("  NOT SEARCHED: old versions of objects, if {address} keeps them: {what_to_do}\n"),
         });
     }

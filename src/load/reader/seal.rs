@@ -26,8 +26,8 @@ pub(super) const REFUSED: &[&str] = &[
     "truncate_duckdb_logs",
     "write_log",
 ];
-/// Prefixes of the names of functions that change a setting.
-pub(super) const REFUSED_PREFIXES: &[&str] = &["enable_", "disable_", "verify_"];
+/// Prefixes of the names of functions that change a setting, or that change an attached catalog.
+pub(super) const REFUSED_PREFIXES: &[&str] = &["enable_", "disable_", "verify_", "ducklake_", "iceberg_", "postgres_"];
 
 /// Returns an error unless `sql` is one SELECT statement, or an EXPLAIN of one, without refused functions. The engine
 /// serializes the statement for the check. The engine refuses to serialize statements other than SELECT.

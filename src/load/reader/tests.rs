@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::{
-    load::{conformance::opened_duckdb, parquet_views::PARQUET_FILE},
+    load::{conformance::opened_duckdb, table_views::PARQUET_FILE},
     model::WarehouseKind,
     schema::{self, quote_identifier},
 };

@@ -3,8 +3,7 @@
 //!
 //! The rest of `load` uses a store through [`BufferedStore`].
 
-#[cfg(test)]
-mod attached;
+pub(in crate::load) mod attached;
 mod buffer;
 mod change;
 pub(in crate::load) mod duckdb;

@@ -6,7 +6,7 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Mutex, PoisonError},
 };
 
@@ -17,7 +17,7 @@ use crate::{
     load::{ErasureRecord, Identity, LedgerEntry, LoadError, RunRecord, Warehouse, build_path},
     model::{IntervalSet, Location, RunId, ScanId},
     pipeline::{
-        assemble::{existing_warehouses, failed, open_warehouses, places},
+        assemble::{System, existing_warehouses, failed, open_warehouses, opening, places},
         error::PipelineError,
         scan::commit::checkpoint_of_entry,
         session::Session,
@@ -71,7 +71,8 @@ pub(super) fn replay(context: ReplayContext<'_>, archive: &Archive) -> Result<Re
     fit_coverage(&mut state, &scans, &ledgers, &mut replayed)?;
     context.progress.enter("replacing the warehouses");
     let places = places(&settings.warehouse);
-    places.iter().try_for_each(|place| place.replace().map_err(failed(place.name())))?;
+    let opening = opening(settings, identity, &System::default());
+    places.iter().try_for_each(|place| place.replace(&opening).map_err(failed(place.name())))?;
     for place in &places {
         let (name, location) = (place.name(), place.address());
         let Some(ledger) = ledgers.get(name) else { continue };
@@ -128,7 +129,7 @@ struct UnarchivedData {
 /// A closed warehouse that will be replaced.
 struct OldWarehouse {
     warehouse: Mutex<Warehouse>,
-    path: PathBuf,
+    location: Location,
 }
 
 /// Copies the webhook events of the old warehouse into a new one. Does nothing without an old warehouse.
@@ -147,8 +148,9 @@ fn copy_unarchived(destination: &mut Warehouse, unarchived: &Unarchived) -> Resu
     let UnarchivedData { runs, receipts, old } = data_of(destination, unarchived)?;
     runs.chunks(RECORDS_AT_ONCE).try_for_each(|runs| destination.record_runs(runs))?;
     receipts.chunks(RECORDS_AT_ONCE).try_for_each(|receipts| destination.record_erasures(receipts))?;
-    if let Some(old) = old {
-        destination.import_foreign(&old.path)?;
+    // The tables of users in a catalog stay where they are.
+    if let Some(old) = old.as_ref().filter(|old| old.location.catalog.is_none()) {
+        destination.import_foreign(&old.location.path)?;
     }
     destination.publish()
 }
@@ -173,15 +175,15 @@ fn read_unarchived(context: &ReplayContext<'_>) -> Result<Unarchived, PipelineEr
         return Ok(unarchived);
     }
     let opened = open_warehouses(&existing, &context.session.identity)?;
-    for (mut destination, Location { path, .. }) in opened.into_iter().zip(existing.warehouse.locations.into_values()) {
+    for (mut destination, location) in opened.into_iter().zip(existing.warehouse.locations.into_values()) {
         let name = destination.name();
         require_all(name, &destination.ledger().map_err(failed(name))?, &context.scans)?;
         let runs = destination.runs().map_err(failed(name))?;
         let receipts = destination.erasures().map_err(failed(name))?;
-        destination.create_empty_at(&build_path(&path)).map_err(failed(name))?;
+        destination.create_empty_at(&build_path(&location.path)).map_err(failed(name))?;
         // Publishing empties the log: the swap refuses a file with a log.
         destination.publish().map_err(failed(name))?;
-        let old = OldWarehouse { warehouse: Mutex::new(destination), path };
+        let old = OldWarehouse { warehouse: Mutex::new(destination), location };
         unarchived.insert(name, UnarchivedData { runs, receipts, old: Some(old) });
     }
     Ok(unarchived)

@@ -1,7 +1,7 @@
 //! What differs between the catalogs that DuckDB attaches: extensions, tables and texts of errors.
 
 use crate::{
-    model::{CatalogAddress, CatalogKeys, CatalogPlace, LakeCatalog},
+    model::{CatalogAddress, CatalogPlace, LakeCatalog},
     schema::{ANSWER_COMPRESSION, Table, quote_identifier, quote_text},
 };
 
@@ -93,6 +93,11 @@ impl Dialect {
         }
     }
 
+    /// Returns the extensions that a catalog needs, in the order in which they are loaded.
+    pub fn extensions_of(address: &CatalogAddress) -> impl Iterator<Item = &'static str> + use<> {
+        has_bucket(address).then_some("httpfs").into_iter().chain(Self::of(address).extensions.iter().copied())
+    }
+
     pub fn is_conflict(&self, message: &str) -> bool {
         self.conflicts.iter().any(|sign| message.contains(sign))
     }
@@ -122,7 +127,7 @@ pub(super) fn attach_sql(catalog: &CatalogPlace, name: &str, is_read_only: bool)
     let CatalogPlace { address, keys, .. } = catalog;
     let mode = if is_read_only { "READ_ONLY, " } else { "" };
     let create = if is_read_only { "CREATE_IF_NOT_EXISTS false, " } else { "" };
-    match address {
+    let attach = match address {
         CatalogAddress::DuckLake { catalog, data } => {
             let (source, schema) = match catalog {
                 LakeCatalog::File(path) => (format!("ducklake:{}", path.display()), String::new()),
@@ -134,37 +139,35 @@ pub(super) fn attach_sql(catalog: &CatalogPlace, name: &str, is_read_only: bool)
             let (source, data) = (quote_text(&source), quote_text(data));
             // Values of small commits would be in the catalog, where an erasure does not search them.
             let options = format!("{mode}{create}DATA_PATH {data}, DATA_INLINING_ROW_LIMIT 0{schema}");
-            vec![format!("ATTACH {source} AS {name} ({options})")]
+            format!("ATTACH {source} AS {name} ({options})")
         }
         CatalogAddress::Postgres(address) => {
             let (connection, schema) = (quote_text(&address.connection()), quote_text(&address.schema));
-            vec![format!("ATTACH {connection} AS {name} (TYPE postgres, {mode}SCHEMA {schema})")]
+            format!("ATTACH {connection} AS {name} (TYPE postgres, {mode}SCHEMA {schema})")
         }
         CatalogAddress::Iceberg { catalog, warehouse, .. } => {
             let (endpoint, warehouse) = (quote_text(catalog.as_str().trim_end_matches('/')), quote_text(warehouse));
-            let authorization = if keys.client.is_some() { "SECRET catalog" } else { "AUTHORIZATION_TYPE 'none'" };
-            let mut statements = secrets_sql(keys);
-            statements.push(format!(
-                "ATTACH {warehouse} AS {name} (TYPE iceberg, {mode}ENDPOINT {endpoint}, {authorization})"
-            ));
-            statements
+            let authorization = if keys.iceberg.is_empty() { "AUTHORIZATION_TYPE 'none'" } else { "SECRET catalog" };
+            format!("ATTACH {warehouse} AS {name} (TYPE iceberg, {mode}ENDPOINT {endpoint}, {authorization})")
         }
-    }
+    };
+    let secrets = [("bucket", "s3", &keys.s3), ("catalog", "iceberg", &keys.iceberg)];
+    let secrets = secrets.into_iter().filter(|(_, kind, values)| !values.is_empty() && needs_secret(address, kind));
+    secrets.map(|(name, kind, values)| secret_sql(name, kind, values)).chain([attach]).collect()
 }
 
-/// Returns the statements that create the secrets of an Iceberg catalog and of the bucket with its files.
-fn secrets_sql(keys: &CatalogKeys) -> Vec<String> {
-    let mut statements = Vec::new();
-    if !keys.s3.is_empty() {
-        let options: Vec<String> =
-            keys.s3.iter().map(|(name, value)| format!("{name} {}", quote_text(value))).collect();
-        statements.push(format!("CREATE OR REPLACE SECRET bucket (TYPE s3, {})", options.join(", ")));
-    }
-    if let Some((id, secret)) = &keys.client {
-        let [id, secret, address] = [id, secret, &keys.tokens_address].map(|text| quote_text(text));
-        statements.push(format!(
-            "CREATE OR REPLACE SECRET catalog (TYPE iceberg, CLIENT_ID {id}, CLIENT_SECRET {secret}, OAUTH2_SERVER_URI {address})"
-        ));
-    }
-    statements
+/// Returns true if a catalog needs a secret of this type.
+fn needs_secret(address: &CatalogAddress, kind: &str) -> bool {
+    let is_iceberg = matches!(address, CatalogAddress::Iceberg { .. });
+    is_iceberg || (kind == "s3" && has_bucket(address))
+}
+
+/// Returns true if the files of a DuckLake are in a bucket.
+fn has_bucket(address: &CatalogAddress) -> bool {
+    matches!(address, CatalogAddress::DuckLake { data, .. } if data.contains("://"))
+}
+
+fn secret_sql(name: &str, kind: &str, values: &[(&'static str, String)]) -> String {
+    let options: Vec<String> = values.iter().map(|(name, value)| format!("{name} {}", quote_text(value))).collect();
+    format!("CREATE OR REPLACE SECRET {name} (TYPE {kind}, {})", options.join(", "))
 }

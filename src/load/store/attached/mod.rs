@@ -5,27 +5,35 @@
 //! applies its scans again, compared with the new rows.
 
 mod dialect;
+mod reading;
 mod tables;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ::duckdb::Connection;
 
-use super::{Filter, ForeignTable, Store, TableChange, Take, sql};
+use super::{
+    Filter, ForeignTable, Store, TableChange, Take,
+    duckdb::{Claim, explain},
+    sql,
+};
 use crate::{
     load::{
-        Identity, LoadError,
+        Identity, LoadError, LockPatience,
         engine::{Engine, StartedEngine},
         extension::load_extension,
+        lock_wait::Conflicts,
     },
-    model::{CatalogPlace, DurableStep, Failpoints},
-    schema::{Table, quote_identifier},
+    model::{CatalogAddress, CatalogPlace, DurableStep, Failpoints, LakeCatalog},
+    schema::{self, Table, quote_identifier, quote_text},
 };
 use dialect::{Dialect, attach_sql};
+pub(in crate::load) use reading::{AttachedTables, check_extensions, exists};
 
 /// Name under which the catalog is attached to the engine.
 const CATALOG: &str = "warehouse";
 const ACTION: &str = "write the warehouse";
+const OPEN: &str = "open the warehouse";
 /// The table with the metadata: pairs of key and value.
 const META_TABLE: &str = "studysync_meta";
 
@@ -35,6 +43,8 @@ pub(in crate::load) struct AttachedOptions {
     pub catalog: CatalogPlace,
     /// The service and environment that the warehouse must belong to.
     pub identity: Identity,
+    /// How long to wait for another process that has the catalog file of a DuckLake open.
+    pub patience: LockPatience,
     /// True for `verify`, which changes nothing.
     pub is_read_only: bool,
 }
@@ -44,8 +54,14 @@ pub(in crate::load) struct AttachedStore {
     engine: Engine,
     options: AttachedOptions,
     dialect: &'static Dialect,
-    is_attached: bool,
+    /// What keeps others from the catalog while it is attached; `None` if it is not attached.
+    claim: Option<Attachment>,
     transaction: Transaction,
+}
+
+/// The right to have a catalog attached: a claim of the catalog file of a DuckLake.
+struct Attachment {
+    _claim: Option<Claim>,
 }
 
 /// The open transaction.
@@ -72,19 +88,18 @@ impl AttachedStore {
     ) -> Result<AttachedStore, LoadError> {
         let dialect = Dialect::of(&options.catalog.address);
         let engine = engine.ready(failpoints)?;
-        let mut store = Self { engine, options, dialect, is_attached: false, transaction: Transaction::None };
+        let mut store = Self { engine, options, dialect, claim: None, transaction: Transaction::None };
         store.attach()?;
         Ok(store)
     }
 
     fn attach(&mut self) -> Result<(), LoadError> {
-        if self.is_attached {
+        if self.claim.is_some() {
             return Ok(());
         }
-        let AttachedOptions { catalog, is_read_only, .. } = &self.options;
-        let attached = attach(self.engine.connection(), catalog, CATALOG, *is_read_only)?;
-        attached.map_err(self.explained("open the warehouse"))?;
-        self.is_attached = true;
+        let AttachedOptions { catalog, is_read_only, patience, .. } = &self.options;
+        let attached = patience.until_free(|| attach(self.engine.connection(), catalog, CATALOG, *is_read_only))?;
+        self.claim = Some(attached);
         self.make_ready().inspect_err(|_| {
             self.rollback();
             self.detach().ok();
@@ -92,13 +107,11 @@ impl AttachedStore {
     }
 
     fn detach(&mut self) -> Result<(), LoadError> {
-        if std::mem::take(&mut self.is_attached) {
-            for statement in self.dialect.before_detach.iter().filter(|_| !self.options.is_read_only) {
-                self.engine.execute("close the warehouse", statement)?;
-            }
-            self.engine.execute("close the warehouse", &format!("DETACH {CATALOG}"))?;
+        let Some(_until_detached) = self.claim.take() else { return Ok(()) };
+        for statement in self.dialect.before_detach.iter().filter(|_| !self.options.is_read_only) {
+            self.engine.execute("close the warehouse", statement)?;
         }
-        Ok(())
+        self.engine.execute("close the warehouse", &format!("DETACH {CATALOG}"))
     }
 
     /// Returns the SQL name of a table.
@@ -157,20 +170,76 @@ impl AttachedStore {
     }
 }
 
-/// Loads the extensions of a catalog, and attaches it as `name`. The inner error is that of the engine.
+/// Loads the extensions of a catalog, and attaches it as `name`.
+///
+/// # Errors
+/// `NoExtension` if an extension cannot be loaded; `Locked` while another process, or this one, has the catalog file of
+/// a DuckLake open.
 fn attach(
     connection: &Connection,
     catalog: &CatalogPlace,
     name: &str,
     is_read_only: bool,
-) -> Result<Result<(), ::duckdb::Error>, LoadError> {
+) -> Result<Attachment, LoadError> {
     let dialect = Dialect::of(&catalog.address);
-    for extension in dialect.extensions {
+    for extension in Dialect::extensions_of(&catalog.address) {
         load_extension(connection, extension, catalog.extension_directory.as_deref())?;
     }
-    let mut statements = dialect.settings.iter().map(|setting| (*setting).to_owned()).collect::<Vec<_>>();
-    statements.extend(attach_sql(catalog, name, is_read_only));
-    Ok(statements.iter().try_for_each(|statement| connection.execute_batch(statement)))
+    let claim = match &catalog.address {
+        CatalogAddress::DuckLake { catalog: LakeCatalog::File(path), .. } if is_read_only => {
+            LoadError::require_file(path)?;
+            Some(Claim::for_reading(path)?)
+        }
+        CatalogAddress::DuckLake { catalog: LakeCatalog::File(path), .. } => Some(Claim::for_writing(path)?),
+        _ => None,
+    };
+    let place = catalog.address.to_string();
+    let settings = dialect.settings.iter().map(|setting| (*setting).to_owned());
+    for statement in settings.chain(attach_sql(catalog, name, is_read_only)) {
+        connection.execute_batch(&statement).map_err(|error| match explain(OPEN, Path::new(&place))(error) {
+            // The engine may quote the statement.
+            LoadError::Engine { source, .. } => {
+                let shown = catalog.keys.hidden_in(&source.to_string());
+                LoadError::Engine { action: OPEN.into(), source: shown.into() }
+            }
+            error => error,
+        })?;
+    }
+    Ok(Attachment { _claim: claim })
+}
+
+impl AttachedStore {
+    /// Replaces all rows of this program's tables by those of a DuckDB file, in one transaction.
+    pub fn replace_rows(&mut self, built: &Path) -> Result<(), LoadError> {
+        let file = quote_text(&built.to_string_lossy());
+        self.engine.execute(ACTION, &format!("ATTACH {file} AS built (TYPE duckdb, READ_ONLY)"))?;
+        let mut conflicts = Conflicts::default();
+        let replaced = loop {
+            match self.in_transaction(Self::copy_built).and_then(|()| self.end("COMMIT")) {
+                Err(LoadError::Conflict { .. }) if conflicts.wait() => self.rollback(),
+                replaced => break replaced,
+            }
+        };
+        self.rollback();
+        self.engine.execute(ACTION, "DETACH built")?;
+        replaced
+    }
+
+    fn copy_built(&self) -> Result<(), LoadError> {
+        if self.dialect.needs_turn {
+            self.take_turn()?;
+        }
+        for table in schema::tables() {
+            let (target, name) = (self.relation(&table.name), quote_identifier(&table.name));
+            let columns: Vec<String> = table.column_names().into_iter().map(quote_identifier).collect();
+            let columns = columns.join(", ");
+            let sql = format!(
+                "DELETE FROM {target}; INSERT INTO {target} ({columns}) SELECT {columns} FROM built.main.{name}"
+            );
+            self.engine.connection().execute_batch(&sql).map_err(self.explained(ACTION))?;
+        }
+        Ok(())
+    }
 }
 
 impl Store for AttachedStore {

@@ -13,13 +13,14 @@ use crate::{
         CommitOptions, EngineOptions, Reader, Warehouse,
         conformance::{Answer, Kind, answer, answers_scan, day, identity, page, pages::WantedRows},
     },
-    model::{CatalogAddress, CatalogKeys, Identifier, IdentifierKind, WarehouseKind},
+    model::{CatalogAddress, CatalogKeys, Identifier, IdentifierKind, Location, WarehouseKind},
     schema::{self, quote_text},
 };
 
 struct InCatalog {
+    kind: WarehouseKind,
     catalog: CatalogPlace,
-    /// The published rows as Parquet files, for readers and for comparisons.
+    /// The published rows as Parquet files, for comparisons.
     mirror: TempDir,
 }
 
@@ -29,7 +30,8 @@ fn variable(name: &str) -> String {
 }
 
 fn open(kind: &InCatalog, identity: &Identity, is_read_only: bool) -> Result<AttachedStore, LoadError> {
-    let options = AttachedOptions { catalog: kind.catalog.clone(), identity: identity.clone(), is_read_only };
+    let (catalog, identity, patience) = (kind.catalog.clone(), identity.clone(), LockPatience::default());
+    let options = AttachedOptions { catalog, identity, patience, is_read_only };
     let temp_directory = kind.mirror.path().join("spill");
     let engine = StartedEngine::start(EngineOptions { memory_limit_bytes: 256 << 20, threads: 1, temp_directory })?;
     AttachedStore::open(options, engine, Failpoints::default())
@@ -38,8 +40,13 @@ fn open(kind: &InCatalog, identity: &Identity, is_read_only: bool) -> Result<Att
 impl InCatalog {
     fn boxed(address: CatalogAddress, keys: CatalogKeys) -> Box<dyn Kind> {
         let extension_directory = Some(variable("STUDYSYNC_TEST_EXTENSIONS").into());
+        let kind = match &address {
+            CatalogAddress::DuckLake { .. } => WarehouseKind::DuckLake,
+            CatalogAddress::Postgres(_) => WarehouseKind::Postgres,
+            CatalogAddress::Iceberg { .. } => WarehouseKind::Iceberg,
+        };
         let catalog = CatalogPlace { address, keys, extension_directory };
-        Box::new(Self { catalog, mirror: TempDir::new().unwrap() })
+        Box::new(Self { kind, catalog, mirror: TempDir::new().unwrap() })
     }
 
     /// Writes the rows of each table to a file, unless the file has them.
@@ -85,8 +92,8 @@ impl Kind for InCatalog {
     }
 
     fn reader(&self) -> Reader {
-        self.update_mirror();
-        Reader::open(&WarehouseKind::Parquet.at(self.mirror.path().join("files"))).unwrap()
+        let location = Location::in_catalog(self.catalog.clone(), self.mirror.path().join("unused"));
+        Reader::open(&self.kind.at(location)).unwrap()
     }
 
     fn root(&self) -> &Path {
@@ -121,8 +128,11 @@ fn iceberg() -> Box<dyn Kind> {
     let server = variable("STUDYSYNC_TEST_ICEBERG");
     let [id, secret, endpoint] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "STUDYSYNC_TEST_S3"].map(variable);
     let keys = CatalogKeys {
-        client: Some((id.clone(), secret.clone())),
-        tokens_address: format!("{server}/v1/oauth/tokens"),
+        iceberg: vec![
+            ("CLIENT_ID", id.clone()),
+            ("CLIENT_SECRET", secret.clone()),
+            ("OAUTH2_SERVER_URI", format!("{server}/v1/oauth/tokens")),
+        ],
         s3: [("KEY_ID", id), ("SECRET", secret), ("ENDPOINT", endpoint), ("USE_SSL", "false".into())]
             .into_iter()
             .chain([("URL_STYLE", "path".into()), ("REGION", "us-east-1".into())])

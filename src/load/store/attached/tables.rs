@@ -21,6 +21,8 @@ use crate::{
     schema::{self, Column, quote_identifier, quote_text},
 };
 
+/// Name under which the engine attaches the catalog of a DuckLake.
+const LAKE_CATALOG: &str = "__ducklake_metadata_warehouse";
 /// Key of the row that each transaction changes, if the dialect needs a turn.
 const TURN: &str = "turn";
 /// Key of the hash of the contracts whose tables and columns exist.
@@ -41,7 +43,8 @@ impl AttachedStore {
             return self.create();
         }
         let meta = self.check_meta()?;
-        if meta.get(CONTRACT) == Some(&contract_hash()) {
+        let is_complete = schema::tables().iter().all(|table| found.contains(&table.name));
+        if is_complete && meta.get(CONTRACT) == Some(&contract_hash()) {
             return Ok(());
         }
         let statements = self.missing_sql(&found)?;
@@ -53,9 +56,13 @@ impl AttachedStore {
 
     /// Returns the names of the tables of the schema.
     fn tables(&self) -> Result<BTreeSet<String>, LoadError> {
-        let schema = quote_text(self.options.catalog.address.schema());
+        self.tables_in(CATALOG, self.options.catalog.address.schema())
+    }
+
+    fn tables_in(&self, catalog: &str, schema: &str) -> Result<BTreeSet<String>, LoadError> {
         let sql = format!(
-            "SELECT table_name FROM duckdb_tables() WHERE database_name = '{CATALOG}' AND schema_name = {schema}"
+            "SELECT table_name FROM duckdb_tables() WHERE database_name = '{catalog}' AND schema_name = {}",
+            quote_text(schema)
         );
         self.engine.query("list the tables", &sql, |row| row.get(0))
     }
@@ -146,15 +153,24 @@ impl AttachedStore {
         self.engine.connection().execute_batch(&sql).map_err(self.explained(ACTION))
     }
 
-    /// Returns the tables of the schema that this program did not create, with all their columns.
+    /// Returns the tables of the schema that this program did not create, with all their columns, and the tables of the
+    /// catalog of a DuckLake in PostgreSQL, which have least and greatest values of columns.
     pub(super) fn tables_of_users(&self) -> Result<Vec<ForeignTable>, LoadError> {
         let is_foreign = |name: &String| name != META_TABLE && schema::table(name).is_none();
-        let foreign = self.tables()?.into_iter().filter(is_foreign).map(|name| {
-            let relation = self.relation(&name);
+        let named = self.tables()?.into_iter().filter(is_foreign).map(|name| (self.relation(&name), name));
+        let mut foreign: Vec<(String, String)> = named.collect();
+        if let CatalogAddress::DuckLake { catalog: LakeCatalog::Postgres(address), .. } = &self.options.catalog.address
+        {
+            let schema = quote_identifier(&address.schema);
+            let relation = |name: &String| format!("{LAKE_CATALOG}.{schema}.{}", quote_identifier(name));
+            let names = self.tables_in(LAKE_CATALOG, &address.schema)?.into_iter();
+            foreign.extend(names.map(|name| (relation(&name), format!("catalog {name}"))));
+        }
+        let with_columns = foreign.into_iter().map(|(relation, name)| {
             let columns = self.columns_of(&relation)?;
             Ok(ForeignTable { name, relation, columns })
         });
-        foreign.collect()
+        with_columns.collect()
     }
 
     /// Removes the bytes of removed rows from the files of the catalog.
@@ -185,7 +201,8 @@ impl AttachedStore {
                 }
                 Ok(())
             }
-            CatalogAddress::Iceberg { .. } => self.rewrite_tables(action),
+            // The engine can neither rewrite files nor expire snapshots: the receipt names what does.
+            CatalogAddress::Iceberg { .. } => Ok(()),
         }
     }
 
@@ -208,23 +225,6 @@ impl AttachedStore {
         );
         self.engine.execute(action, &copy)?;
         files::replace(&new, path).map_err(LoadError::io("replace", path))
-    }
-
-    /// Writes each table anew under another name, and puts it in place of the old one, whose files the catalog removes.
-    fn rewrite_tables(&self, action: &str) -> Result<(), LoadError> {
-        for table in schema::tables() {
-            let (old, new_name) = (self.relation(&table.name), format!("{}_new", table.name));
-            let new = self.relation(&new_name);
-            let mut statements = vec![format!("DROP TABLE IF EXISTS {new}")];
-            statements.extend(self.dialect.create_sql(table, &new));
-            let columns: Vec<String> = table.column_names().into_iter().map(quote_identifier).collect();
-            let columns = columns.join(", ");
-            statements.push(format!("INSERT INTO {new} ({columns}) SELECT {columns} FROM {old}"));
-            let renamed = quote_identifier(&table.name);
-            statements.push(format!("BEGIN; DROP TABLE {old}; ALTER TABLE {new} RENAME TO {renamed}; COMMIT"));
-            self.engine.execute(action, &statements.join(";\n"))?;
-        }
-        Ok(())
     }
 }
 

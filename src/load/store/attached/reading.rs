@@ -1,0 +1,108 @@
+//! Attaches a catalog for readers.
+
+use std::{collections::BTreeSet, path::PathBuf};
+
+use ::duckdb::{Config, Connection};
+
+use super::{Attachment, META_TABLE, attach, dialect::Dialect};
+use crate::{
+    load::{
+        LoadError,
+        engine::common_config,
+        extension::{installed_path, load_extension},
+    },
+    model::{CatalogAddress, CatalogPlace},
+    schema::{Table, quote_identifier, quote_text},
+};
+
+/// The tables of a catalog that a reader has attached to its engine.
+pub(in crate::load) struct AttachedTables {
+    /// Name of the attached catalog in the engine.
+    name: &'static str,
+    address: CatalogAddress,
+    found: BTreeSet<String>,
+    _attachment: Attachment,
+}
+
+impl AttachedTables {
+    /// Attaches a catalog read-only as `name`.
+    ///
+    /// # Errors
+    /// `Missing` if it has no warehouse; `Locked` while a run has the catalog file of a DuckLake open; `NoExtension`.
+    pub fn attach(connection: &Connection, catalog: &CatalogPlace, name: &'static str) -> Result<Self, LoadError> {
+        let attachment = attach(connection, catalog, name, true)?;
+        let sql = format!(
+            "SELECT table_name FROM duckdb_tables() WHERE database_name = {} AND schema_name = {}",
+            quote_text(name),
+            quote_text(catalog.address.schema())
+        );
+        let found: BTreeSet<String> = texts(connection, &sql)?.into_iter().collect();
+        if !found.contains(META_TABLE) {
+            return Err(LoadError::Missing { path: catalog.address.to_string().into() });
+        }
+        Ok(Self { name, address: catalog.address.clone(), found, _attachment: attachment })
+    }
+
+    /// Returns the SQL name of a table; `None` if the catalog lacks it, since an earlier version wrote it.
+    pub fn relation(&self, table: &Table) -> Option<String> {
+        self.found.contains(&table.name).then(|| self.named(&table.name))
+    }
+
+    fn named(&self, table: &str) -> String {
+        format!("{}.{}.{}", self.name, quote_identifier(self.address.schema()), quote_identifier(table))
+    }
+
+    /// Returns the folders with files of the tables, which the engine may read.
+    pub fn folders(&self, connection: &Connection) -> Result<Vec<String>, LoadError> {
+        match &self.address {
+            CatalogAddress::DuckLake { data, .. } => Ok(vec![format!("{}/", data.trim_end_matches('/'))]),
+            CatalogAddress::Postgres(_) => Ok(Vec::new()),
+            CatalogAddress::Iceberg { .. } => {
+                let sql = format!("SELECT manifest_path FROM iceberg_metadata({})", self.named(META_TABLE));
+                let files = texts(connection, &sql)?;
+                let bucket = |file: &String| {
+                    let (scheme, rest) = file.split_once("://")?;
+                    Some(format!("{scheme}://{}/", rest.split('/').next()?))
+                };
+                Ok(files.iter().filter_map(bucket).collect::<BTreeSet<_>>().into_iter().collect())
+            }
+        }
+    }
+}
+
+/// Returns true if a catalog has a warehouse.
+pub(in crate::load) fn exists(catalog: &CatalogPlace) -> Result<bool, LoadError> {
+    match AttachedTables::attach(&in_memory()?, catalog, "warehouse") {
+        Ok(_) => Ok(true),
+        Err(LoadError::Missing { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Loads the extensions of a catalog into a new engine, which checks their version, platform and signature. Returns
+/// their names and files.
+///
+/// # Errors
+/// `NoExtension` for an extension that is not installed, or cannot be loaded.
+pub(in crate::load) fn check_extensions(catalog: &CatalogPlace) -> Result<Vec<(&'static str, PathBuf)>, LoadError> {
+    let connection = in_memory()?;
+    Dialect::extensions_of(&catalog.address)
+        .map(|name| {
+            load_extension(&connection, name, catalog.extension_directory.as_deref())?;
+            Ok((name, installed_path(&connection, name)?.unwrap_or_default()))
+        })
+        .collect()
+}
+
+fn in_memory() -> Result<Connection, LoadError> {
+    let failed = LoadError::engine("open");
+    let config = common_config(Config::default()).map_err(failed)?;
+    Connection::open_in_memory_with_flags(config).map_err(failed)
+}
+
+fn texts(connection: &Connection, sql: &str) -> Result<Vec<String>, LoadError> {
+    let failed = LoadError::engine("list the tables");
+    let mut statement = connection.prepare(sql).map_err(failed)?;
+    let rows = statement.query_map([], |row| row.get(0)).map_err(failed)?;
+    rows.collect::<Result<_, _>>().map_err(failed)
+}
