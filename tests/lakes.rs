@@ -22,7 +22,7 @@ fn catalogs(test: &str) -> Vec<(&'static str, String)> {
     let (name, postgres, iceberg) =
         (new_name(test), variable("STUDYSYNC_TEST_POSTGRES"), variable("STUDYSYNC_TEST_ICEBERG"));
     vec![
-        ("--ducklake", "lake/warehouse.ducklake".to_owned()),
+        ("--ducklake", "warehouse.ducklake".to_owned()),
         ("--ducklake", format!("{postgres}?schema=lake_{name}&data=data")),
         ("--postgres", format!("{postgres}?schema={name}")),
         ("--iceberg", format!("{iceberg}?warehouse=lakehouse&namespace={name}")),

@@ -8,7 +8,7 @@ use crate::{
     clock,
     config::{self, ArchiveChoice, Overrides, Settings},
     erase::{EraseError, EraseRequest},
-    model::{self, DAY_MS, IdentifierKind, Stream, TimeZone, WarehouseKind, WarehousePaths, parse_duration},
+    model::{self, DAY_MS, IdentifierKind, Shard, Stream, TimeZone, WarehouseKind, WarehousePaths, parse_duration},
     pipeline::{fetch_state, unknown_in_warehouse},
     report::ComparedTimes,
     schema,
@@ -228,6 +228,11 @@ impl SettingsBuilder {
 
     pub fn selection(self, args: &SelectionArgs) -> SettingsBuilder {
         self.streams(&args.streams).surveys(&args.surveys)
+    }
+
+    pub fn shard(mut self, shard: Option<Shard>) -> SettingsBuilder {
+        self.overrides.shard = shard;
+        self
     }
 
     pub fn limits(self, args: &LimitArgs) -> SettingsBuilder {

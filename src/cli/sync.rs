@@ -9,7 +9,7 @@ use crate::{
     clock,
     config::Settings,
     erase::{attention_for, erase_vanished, log_erased},
-    model::{Window, format_ms},
+    model::{Shard, Window, format_ms},
     notify::{EndedRun, after_run},
     pipeline::{
         FailedStart, OPEN_END_MS, Outcome, PeopleSelection, PipelineError, Progress, Reached, RecordingsReport,
@@ -80,6 +80,10 @@ pub(super) struct BackfillArgs {
     #[arg(long, alias = "until", value_name = "DATE", value_parser = parse_moment)]
     to: Option<i64>,
 
+    /// Share of one of N workers: 2/8 is the second of eight. Each has its own state file; all have one warehouse
+    #[arg(long, value_name = "I/N")]
+    shard: Option<Shard>,
+
     /// Show what the run would request, as `plan --from` does; sends nothing
     #[arg(long)]
     dry_run: bool,
@@ -120,12 +124,14 @@ pub(super) async fn sync(args: SyncArgs, context: Context) -> Result<u8, Command
 
 pub(super) async fn backfill(args: BackfillArgs, context: Context) -> Result<u8, CommandError> {
     if args.dry_run {
-        return plan::run(&args.run.plan(Some(args.from), args.to, args.selection), context);
+        let mut planned = args.run.plan(Some(args.from), args.to, args.selection);
+        planned.shard = args.shard;
+        return plan::run(&planned, context);
     }
     check_range(Some(args.from), args.to)?;
     let range = Window::new(args.from, args.to.unwrap_or(OPEN_END_MS));
     let request = args.run.request("backfill", Some(range), PeopleSelection::AfterLists);
-    let settings = args.run.settings(&context).selection(&args.selection).build()?;
+    let settings = args.run.settings(&context).selection(&args.selection).shard(args.shard).build()?;
     run_request(request, settings, args.run.json, context).await
 }
 

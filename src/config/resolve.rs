@@ -133,8 +133,15 @@ pub(super) fn resolve_file(
     let drift = streams::drift_policy(&tables)?;
     let erase_vanished_after_days = erase_vanished_after_days(&file.erase)?;
     let users = streams::users_settings(tables.remove(&Stream::Users).unwrap_or_default(), &overrides.streams)?;
+    let mut streams = streams::enabled(tables, &overrides.streams)?;
+    let (mut users, mut recordings) = (users, recordings);
+    if let Some(shard) = overrides.shard {
+        // The first worker reads what has no windows. Users and recordings are due by all rows, which a sync reads.
+        streams.retain(|stream| shard.is_first() || stream.stream.is_windowed());
+        (users.is_enabled, recordings.is_enabled) = (false, false);
+    }
     Ok(Settings {
-        streams: streams::enabled(tables, &overrides.streams)?,
+        streams,
         users,
         drift,
         config,
@@ -142,6 +149,7 @@ pub(super) fn resolve_file(
         throttle,
         named_streams: overrides.streams,
         surveys: sorted_without_duplicates(overrides.surveys),
+        shard: overrides.shard,
         warehouse,
         state_path,
         archive,

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 use crate::{
     files,
     model::{
-        DriftPolicy, FlagSet, Location, Stream, SurveyStatus, TimeZone, WarehouseLocations, WarehousePaths,
+        DriftPolicy, FlagSet, Location, Shard, Stream, SurveyStatus, TimeZone, WarehouseLocations, WarehousePaths,
         host_and_port,
     },
     plan::RescanRules,
@@ -41,6 +41,8 @@ pub struct Overrides {
     pub time_zone: Option<TimeZone>,
     pub streams: Vec<Stream>,
     pub surveys: Vec<i64>,
+    /// The share of this worker in a backfill.
+    pub shard: Option<Shard>,
     pub concurrency: Option<usize>,
     pub deadline: Option<Duration>,
     pub max_requests: Option<u64>,
@@ -74,6 +76,8 @@ pub struct Settings {
     pub named_streams: Vec<Stream>,
     /// The surveys of `--survey`, to which streams with a survey filter are restricted. Empty reads all surveys.
     pub surveys: Vec<i64>,
+    /// The share of this worker in a backfill; `None` for all of it.
+    pub shard: Option<Shard>,
     pub warehouse: WarehouseSettings,
     pub state_path: PathBuf,
     pub archive: ArchiveChoice,
@@ -228,7 +232,8 @@ impl Settings {
         let surveys: BTreeSet<i64> = self.surveys.iter().copied().collect();
         let streams = streams.into_iter().map(|stream| format!("--stream {stream}"));
         let surveys = surveys.into_iter().map(|survey| format!("--survey {survey}"));
-        let flags: Vec<String> = streams.chain(surveys).collect();
+        let shard = self.shard.map(|shard| format!("--shard {shard}"));
+        let flags: Vec<String> = streams.chain(surveys).chain(shard).collect();
         (!flags.is_empty()).then(|| flags.join(" "))
     }
 

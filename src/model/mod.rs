@@ -14,6 +14,7 @@ mod page_request;
 mod rng;
 mod scan;
 mod service_profile;
+mod shard;
 mod stored_report;
 mod stream;
 mod time;
@@ -44,6 +45,7 @@ pub use scan::{RowStamp, RunId, Scan, ScanId};
 pub use service_profile::{
     ListOrder, RetryAfterForm, RowTime, ThemeTime, Ties, host_and_port, is_same_service, names as behaviour_names,
 };
+pub use shard::Shard;
 pub use stored_report::StoredReport;
 pub use stream::{Flag, FlagSet, StatusFilter, StatusSpelling, Stream, SurveyStatus};
 pub use time::{

@@ -15,7 +15,7 @@ use crate::{
         PartitionBy, Place, PseudonymKey, Pseudonyms, Reader, ReaderCopy, ReaderLimits, StartedEngine, Warehouse,
         WarehouseOptions, clear_built_file,
     },
-    model::{Failpoints, Location, Rng, WarehouseKind, WarehouseLocations},
+    model::{Failpoints, Location, Rng, Shard, WarehouseKind, WarehouseLocations},
     person::{Suppression, SuppressionError, SuppressionList},
     source::{AuthForm, KeyReader, Proxies, SourceError, SourceSettings, Transport, checked_address},
 };
@@ -59,6 +59,7 @@ pub fn source_settings(settings: &Settings) -> Result<SourceSettings, PipelineEr
     source.in_flight_max = settings.throttle.in_flight_max;
     source.page_bytes_max = Memory::of(&settings.warehouse).bodies;
     source.requests_per_sec_max = settings.throttle.requests_per_sec_max;
+    source.workers = settings.shard.map_or(1, Shard::count);
     source.patience = settings.throttle.patience;
     source.requests_max = settings.max_requests;
     source.deadline = settings.deadline.map(|deadline| tokio::time::Instant::now() + deadline);

@@ -34,7 +34,8 @@ use super::{
 const STATE: &str = "checkpoints.sqlite";
 /// Name of the copy of the folder of erasures.
 const ERASURES: &str = "erasures.json";
-/// Suffix of the file that says that the state file is a copy, until a run has compared it with the ledger.
+/// Suffix of the file that says that the state file is a copy, or that other workers have the same warehouse, until a
+/// run has compared it with the ledger.
 const MARK: &str = ".fetched";
 /// Suffix of the copy while it is made.
 const COPY: &str = ".copy";
@@ -79,6 +80,11 @@ fn create(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
 /// Returns true if the state file is a copy that no run has compared with the ledger.
 pub(super) fn is_fetched(settings: &Settings) -> bool {
     mark_of(&settings.state_path).exists()
+}
+
+/// Notes that the next run takes its coverage from the ledger.
+pub(super) fn add_mark(settings: &Settings) -> Result<(), FileError> {
+    create(&mark_of(&settings.state_path), b"")
 }
 
 /// Notes that the state file fits the ledger.

@@ -40,6 +40,8 @@ pub(super) struct Inner {
     pub clock: Clock,
     /// The request rate that earlier runs learned.
     pub learned: LearnedRate,
+    /// Number of processes that share the service's limit. The learned rate is that of all.
+    pub workers: f64,
     pub token_lifetimes: TokenLifetimes,
     pub list_ends: ListEnds,
     pub known_lists: KnownLists,
@@ -60,13 +62,17 @@ impl Source {
     ) -> Result<Source, SourceError> {
         let base_url = settings.check()?;
         let learned = learned.unwrap_or_default();
+        let workers = f64::from(settings.workers.max(1));
         let limits = Limits {
             in_flight_max: settings.in_flight_max,
             patience: settings.patience,
             deadline: settings.deadline,
             requests_max: settings.requests_max,
         };
-        let rate = RequestRate::new(learned.valid(settings.clock.now_ms()), settings.requests_per_sec_max);
+        let rate = RequestRate::new(
+            learned.valid(settings.clock.now_ms()).map(|rate| rate / workers),
+            settings.requests_per_sec_max.map(|rate| rate / workers),
+        );
         let mut state = GateState::new(limits, rate, settings.backoff);
         if let Some(wait) = settings.not_before {
             let now = Instant::now();
@@ -79,6 +85,7 @@ impl Source {
             backoff: settings.backoff,
             clock: settings.clock,
             learned,
+            workers,
             token_lifetimes: TokenLifetimes::default(),
             list_ends: ListEnds::new(&settings.known_lists.ends),
             known_lists: settings.known_lists,
@@ -188,7 +195,10 @@ impl Source {
     /// Returns the request rate to store for the next run: the rate that this run changed, or else the stored one.
     pub fn learned_rate(&self) -> LearnedRate {
         match self.inner.wire.gate.learned() {
-            (rate, true) => LearnedRate { requests_per_sec: rate, measured_ms: self.inner.clock.now_ms() },
+            (rate, true) => {
+                let requests_per_sec = rate.map(|rate| rate * self.inner.workers);
+                LearnedRate { requests_per_sec, measured_ms: self.inner.clock.now_ms() }
+            }
             (_, false) => self.inner.learned,
         }
     }

@@ -110,6 +110,8 @@ pub struct SourceSettings {
     pub in_flight_max: usize,
     /// Maximum request rate. `None`: only the learned rate applies.
     pub requests_per_sec_max: Option<f64>,
+    /// Number of processes that share the service's limit: each begins with its share of the learned rate.
+    pub workers: u32,
     /// The longest wait because of rate limiting, counted from the first of several consecutive refusals. A longer wait
     /// stops the run with [`super::Stop::Patience`] immediately.
     pub patience: Duration,
@@ -161,6 +163,7 @@ impl SourceSettings {
             idle_timeout: IDLE_TIMEOUT_DEFAULT,
             in_flight_max: IN_FLIGHT_MAX_DEFAULT,
             requests_per_sec_max: None,
+            workers: 1,
             patience: PATIENCE_DEFAULT,
             body_bytes_max: BODY_BYTES_MAX_DEFAULT,
             page_bytes_max: BODY_BYTES_MAX_DEFAULT,

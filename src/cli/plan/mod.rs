@@ -13,7 +13,7 @@ use crate::{
     clock,
     config::Settings,
     load::{NightEstimate, TimeRange},
-    model::{Stream, Ties, Window, behaviour_names, format_second},
+    model::{Shard, Stream, Ties, Window, behaviour_names, format_second},
     pipeline::{self, Sample, ScopeBacklog, ValidCoverage},
     plan::{Cutter, PlannedWindow, estimate, minutes},
     state::{State, StateError},
@@ -67,6 +67,10 @@ pub(super) struct PlanArgs {
 
     #[command(flatten)]
     selection: SelectionArgs,
+
+    /// The share of one of several workers in a backfill.
+    #[arg(skip)]
+    pub shard: Option<Shard>,
 }
 
 /// The flags that `plan` shares with the run that it plans.
@@ -80,12 +84,12 @@ impl PlanArgs {
     /// Returns the plan of a run: `sync`, or with `from` a backfill.
     pub fn of_run(from: Option<i64>, to: Option<i64>, run: RunSelection) -> PlanArgs {
         let RunSelection { json, locations, selection } = run;
-        PlanArgs { from, to, days: false, probe: false, json, locations, selection }
+        PlanArgs { from, to, days: false, probe: false, json, locations, selection, shard: None }
     }
 }
 
 pub(super) fn run(args: &PlanArgs, context: Context) -> Result<u8, CommandError> {
-    let settings = args.locations.settings(&context).selection(&args.selection).build()?;
+    let settings = args.locations.settings(&context).selection(&args.selection).shard(args.shard).build()?;
     check_range(args.from, args.to)?;
     let plan = plan(args, &settings, &context)?;
     context.printer.print_value(args.json, &plan, |plan| describe(plan, args.days))?;

@@ -58,7 +58,13 @@ pub fn backlog(
                 ValidCoverage::Stored => covered.as_slice(),
                 ValidCoverage::Nothing => &[],
             };
-            let due = due(scope, valid, &rules, request, now_ms);
+            let mut due = due(scope, valid, &rules, request, now_ms);
+            if let Some(shard) = settings.shard.filter(|_| stream.stream.is_windowed()) {
+                let parts = |Due { window, reason }: Due| {
+                    shard.parts_of(window).into_iter().map(move |window| Due { window, reason })
+                };
+                due = due.into_iter().flat_map(parts).collect();
+            }
             let page_rows = page_rows(state, stream)?;
             all.push(ScopeBacklog { scope, rules, page_rows, covered, due });
         }

@@ -13,7 +13,7 @@ use crate::{
     pipeline::{
         assemble::{System, clear_leftovers, identity, source_settings, start_engine},
         error::{PipelineError, chain},
-        kept_state::{is_fetched, remove_mark},
+        kept_state::{add_mark, is_fetched, remove_mark},
         meter::Progress,
         report::{RunReport, RunTimes},
         scan::{context::SyncContext, shared_destination::SharedDestination},
@@ -232,8 +232,14 @@ fn open_stages(
         let (path, renamed) = (session.settings.state_path.display(), renamed.display());
         format!("the state file {path} was damaged; it was renamed to {renamed}, and a new one was created")
     }));
-    let note = check_ledgers(&mut session.state(), &destinations, is_fetched(&session.settings))?;
-    remove_mark(&session.settings)?;
+    // Other workers share the warehouse, so its ledger says what is left. It also knows more than this state file after
+    // this run.
+    let is_shared = session.settings.shard.is_some();
+    let note = check_ledgers(&mut session.state(), &destinations, is_shared || is_fetched(&session.settings))?;
+    match is_shared {
+        true => add_mark(&session.settings)?,
+        false => remove_mark(&session.settings)?,
+    }
     if let Some(note) = note {
         tracing::warn!("{note}");
         findings.notes.push(note);

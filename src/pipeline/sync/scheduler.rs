@@ -125,10 +125,11 @@ impl Run {
         }
     }
 
-    /// Releases the DuckDB file for a moment, so that waiting readers can open it. The next step at the warehouse waits
-    /// for them. Pulls go on. Does nothing without a DuckDB file, because a Parquet folder can be read at any time.
+    /// Releases the DuckDB file, or the catalog file of a DuckLake, for a moment, so that waiting readers can open it. The
+    /// next step at the warehouse waits for them. Pulls go on. Other warehouses can be read at any time.
     async fn let_readers_in(&self) -> Result<(), PipelineError> {
-        if self.session.settings.warehouse.locations.contains_key(&WarehouseKind::DuckDb) {
+        let locations = &self.session.settings.warehouse.locations;
+        if [WarehouseKind::DuckDb, WarehouseKind::DuckLake].iter().any(|kind| locations.contains_key(kind)) {
             self.release_locks().await?;
             sleep(READERS_TURN).await;
         }
