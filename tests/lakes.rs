@@ -1,8 +1,9 @@
 //! Warehouses in catalogs: the real binary against DuckLake, PostgreSQL and Iceberg. `scripts/lakes.sh` starts the servers
 //! and installs the extensions.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, process::Stdio, thread, time::Duration};
 
+use serde_json::json;
 use studysync_sandbox::ChangeRequest;
 
 use crate::harness::{Place, Service, all_contracts, content_columns, days_ago, small};
@@ -138,4 +139,49 @@ fn postgres_has_what_a_file_has() {
 #[ignore = "slow: run by `make lakes`"]
 fn iceberg_has_what_a_file_has() {
     nights("nights", 3);
+}
+
+/// Four workers with a state file each share a backfill. Two are killed, one of them goes on with its state, and the
+/// other has lost its disk. In the end the warehouse has what one undisturbed run loads.
+fn shards(place: impl Fn(&Service) -> Place) {
+    let service = Service::start(small(1200, 240));
+    let file = Place::new(&service).without_parquet();
+    let from = days_ago(250);
+    file.run(&["backfill", "--from", &from]).expect(0);
+    service.control().merge_faults(json!({"latency": {"ms": 150}})).unwrap();
+    let workers: Vec<Place> = (0..4).map(|_| place(&service)).collect();
+    let shards: Vec<String> = (1..=4).map(|index| format!("{index}/4")).collect();
+    let backfill = |index: usize| ["backfill", "--from", &from, "--shard", &shards[index]];
+    let spawn = |index: usize| workers[index].command(&backfill(index)).stdout(Stdio::null()).spawn().unwrap();
+    let mut running: Vec<_> = (0..4).map(spawn).collect();
+    thread::sleep(Duration::from_millis(2500));
+    for killed in [1, 2] {
+        running[killed].kill().unwrap();
+    }
+    let ended: Vec<Option<i32>> = running.iter_mut().map(|child| child.wait().unwrap().code()).collect();
+    assert_eq!((ended[0], ended[3]), (Some(0), Some(0)), "{ended:?}");
+    workers[1].run(&backfill(1)).expect(0);
+    let fresh = place(&service);
+    fresh.run(&backfill(2)).expect(0);
+    // Whoever comes next finds nothing left to do, and reads the first state of a worker that knows only its share.
+    service.clear_log();
+    for worker in [&workers[0], &fresh] {
+        worker.run(&["backfill", "--from", &from, "--to", &days_ago(1)]).expect(0);
+    }
+    assert_eq!(service.log().len(), 0, "{:?}", service.log());
+    assert_same(&workers[3], &file, "after four workers");
+}
+
+#[test]
+#[ignore = "slow: run by `make lakes`"]
+fn four_workers_share_an_iceberg_catalog() {
+    let (flag, address) = catalogs("shards").remove(3);
+    shards(|service| place(service, flag, &address));
+}
+
+#[test]
+#[ignore = "slow: run by `make lakes`"]
+fn four_workers_share_a_postgres_schema() {
+    let (flag, address) = catalogs("shards").remove(2);
+    shards(|service| place(service, flag, &address));
 }
