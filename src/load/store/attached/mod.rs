@@ -97,13 +97,19 @@ impl AttachedStore {
         if self.claim.is_some() {
             return Ok(());
         }
-        let AttachedOptions { catalog, is_read_only, patience, .. } = &self.options;
-        let attached = patience.until_free(|| attach(self.engine.connection(), catalog, CATALOG, *is_read_only))?;
-        self.claim = Some(attached);
-        self.make_ready().inspect_err(|_| {
+        let mut conflicts = Conflicts::default();
+        loop {
+            let AttachedOptions { catalog, is_read_only, patience, .. } = &self.options;
+            let attached = patience.until_free(|| attach(self.engine.connection(), catalog, CATALOG, *is_read_only))?;
+            self.claim = Some(attached);
+            let Err(error) = self.make_ready() else { return Ok(()) };
             self.rollback();
             self.detach().ok();
-        })
+            // Another worker creates the tables at the same time.
+            if !matches!(error, LoadError::Conflict { .. }) || !conflicts.wait() {
+                return Err(error);
+            }
+        }
     }
 
     fn detach(&mut self) -> Result<(), LoadError> {

@@ -21,6 +21,9 @@ use crate::{
     schema::{self, Column, quote_identifier, quote_text},
 };
 
+/// Texts in messages of the engine that mean that another worker has created a schema or table.
+const CREATED_BY_OTHERS: [&str; 3] =
+    ["already exists", "AlreadyExists", "duplicate key value violates unique constraint"];
 /// Name under which the engine attaches the catalog of a DuckLake.
 const LAKE_CATALOG: &str = "__ducklake_metadata_warehouse";
 /// Key of the row that each transaction changes, if the dialect needs a turn.
@@ -36,11 +39,7 @@ impl AttachedStore {
             if self.options.is_read_only {
                 return Err(LoadError::Missing { path: self.place() });
             }
-            if let Some(other) = schema::tables().iter().find(|table| found.contains(&table.name)) {
-                let why = format!("it has a table {} that studysync did not create", other.name);
-                return Err(LoadError::NotOurs { path: self.place(), why });
-            }
-            return self.create();
+            return self.create(&found);
         }
         let meta = self.check_meta()?;
         let is_complete = schema::tables().iter().all(|table| found.contains(&table.name));
@@ -67,15 +66,23 @@ impl AttachedStore {
         self.engine.query("list the tables", &sql, |row| row.get(0))
     }
 
-    fn create(&mut self) -> Result<(), LoadError> {
+    /// Creates the tables. A killed worker may have created some of `found`, which are empty then.
+    fn create(&self, found: &BTreeSet<String>) -> Result<(), LoadError> {
+        for table in schema::tables().iter().filter(|table| found.contains(&table.name)) {
+            let sql = format!("SELECT count(*) FROM {}", self.relation(&table.name));
+            if self.engine.integers::<1>("count rows", &sql)? != [0] {
+                let why = format!("it has a table {} that studysync did not create", table.name);
+                return Err(LoadError::NotOurs { path: self.place(), why });
+            }
+        }
         let schema = self.options.catalog.address.schema().to_owned();
         if schema != "main" {
             let sql = format!("CREATE SCHEMA IF NOT EXISTS {CATALOG}.{}", quote_identifier(&schema));
-            self.engine.execute("create the schema", &sql)?;
+            self.engine.connection().execute_batch(&sql).map_err(self.explained_creation())?;
         }
         let meta = self.relation(META_TABLE);
         let mut statements = vec![format!("CREATE TABLE {meta} (key VARCHAR, value VARCHAR)")];
-        for table in schema::tables() {
+        for table in schema::tables().iter().filter(|table| !found.contains(&table.name)) {
             statements.extend(self.dialect.create_sql(table, &self.relation(&table.name)));
         }
         let Identity { base_url, environment } = &self.options.identity;
@@ -89,12 +96,20 @@ impl AttachedStore {
     }
 
     /// Runs statements in one transaction.
-    fn change_tables(&mut self, statements: &[String]) -> Result<(), LoadError> {
+    fn change_tables(&self, statements: &[String]) -> Result<(), LoadError> {
         let connection = self.engine.connection();
         let sql = format!("BEGIN TRANSACTION; {}; COMMIT", statements.join(";\n"));
-        connection.execute_batch(&sql).map_err(self.explained("create the tables")).inspect_err(|_| {
+        connection.execute_batch(&sql).map_err(self.explained_creation()).inspect_err(|_| {
             connection.execute_batch("ROLLBACK").ok();
         })
+    }
+
+    /// Returns a closure for `map_err`: the error is `Conflict` if another worker has created the tables meanwhile.
+    fn explained_creation(&self) -> impl Fn(duckdb::Error) -> LoadError + Copy + use<'_> {
+        move |error| match CREATED_BY_OTHERS.iter().any(|sign| error.to_string().contains(sign)) {
+            true => LoadError::Conflict { path: self.place() },
+            false => self.explained("create the tables")(error),
+        }
     }
 
     /// Returns the statements that create missing tables and columns. `found` are the tables of the schema.
