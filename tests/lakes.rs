@@ -45,16 +45,17 @@ fn answer(place: &Place, sql: &str) -> String {
 
 /// Returns the content of all tables of the service, and the answers of the views that people use most.
 fn content(place: &Place) -> String {
-    let mut content = String::new();
-    for contract in all_contracts().values().filter(|contract| matches!(contract.kind.as_str(), "base" | "child")) {
-        let columns: Vec<String> = content_columns(&contract.name).iter().map(|name| format!("\"{name}\"")).collect();
-        let sql = format!("SELECT {} FROM {} ORDER BY ALL", columns.join(", "), contract.name);
-        writeln!(content, "{}\n{}", contract.name, answer(place, &sql)).unwrap();
-    }
+    let tables = all_contracts().values().filter(|contract| matches!(contract.kind.as_str(), "base" | "child"));
+    let of_table = |name: &String| {
+        let columns: Vec<String> = content_columns(name).iter().map(|column| format!("\"{column}\"")).collect();
+        format!("SELECT '{name}', {} FROM {name} ORDER BY ALL;\n", columns.join(", "))
+    };
+    let mut sql: String = tables.map(|contract| of_table(&contract.name)).collect();
     for view in ["nps_by_week", "nps_per_question", "choice_share", "survey_funnel", "response_rates"] {
-        writeln!(content, "{view}\n{}", answer(place, &format!("SELECT * FROM {view} ORDER BY ALL"))).unwrap();
+        writeln!(sql, "SELECT '{view}', * FROM {view} ORDER BY ALL;").unwrap();
     }
-    content
+    std::fs::write(place.path("content.sql"), sql).unwrap();
+    place.run(&["query", "-f", "content.sql", "--format", "csv"]).expect(0).stdout
 }
 
 #[track_caller]
@@ -105,13 +106,12 @@ fn nights(test: &str, index: usize) {
         place.run(&["replay"]).expect(0);
     }
     assert_same(&catalog, &file, "after a replay");
-    let person =
-        answer(&catalog, "SELECT any_value(response_group_uid) FROM responses").lines().nth(1).unwrap().to_owned();
-    file.run(&["erase", "--session", &person, "--local-only", "--yes"]).expect(0);
-    let erased = catalog.run(&["erase", "--session", &person, "--local-only", "--yes"]);
+    let person = answer(&catalog, "SELECT min(visitor_id) FROM responses").lines().nth(1).unwrap().to_owned();
+    file.run(&["erase", "--visitor-id", &person, "--local-only", "--yes"]).expect(0);
+    let erased = catalog.run(&["erase", "--visitor-id", &person, "--local-only", "--yes"]);
     // DuckDB cannot remove the old snapshots of Iceberg, and the receipt says so.
     erased.expect(if *flag == "--iceberg" { 3 } else { 0 });
-    let left = answer(&catalog, &format!("SELECT count(*) FROM responses WHERE response_group_uid = '{person}'"));
+    let left = answer(&catalog, &format!("SELECT count(*) FROM responses WHERE visitor_id = '{person}'"));
     assert_eq!(left.lines().nth(1), Some("0"));
     assert_same(&catalog, &file, "after an erasure");
     catalog.run(&["sync"]).expect(0);
