@@ -41,4 +41,5 @@ mod views;
 mod warehouses;
 mod watching;
 mod windows;
+mod workers;
 mod world;

@@ -315,6 +315,7 @@ fn warehouse(
             (of_flag, _) => of_flag,
         },
         extension_directory: table.extension_directory,
+        is_shared: overrides.shard.is_some(),
     };
     if warehouse.full_text_search && !warehouse.locations.contains_key(&WarehouseKind::DuckDb) {
         let problem = "it is an index in the DuckDB file, and no [warehouse] duckdb is set";

@@ -201,6 +201,8 @@ pub struct WarehouseSettings {
     pub report_time_zone: Option<TimeZone>,
     /// DuckDB's folder of extensions; `None` is DuckDB's default.
     pub extension_directory: Option<PathBuf>,
+    /// True if several workers write the warehouses.
+    pub is_shared: bool,
 }
 
 impl WarehouseSettings {

@@ -12,7 +12,7 @@ use super::{
     ENGINE_BYTES_MIN, EngineOptions, FullTextSearch, Identity, LoadError, LockPatience, NightEstimate, ParquetOptions,
     PartitionBy, ReaderCopy, StartedEngine, TimeRange, Warehouse, replace,
     store::{
-        Store,
+        SharedStore, Store,
         attached::{self, AttachedOptions, AttachedStore},
         duckdb::{self, Claim, DuckDbOptions, DuckDbStore},
         parquet::{self, BucketTables, ParquetStore},
@@ -51,6 +51,9 @@ pub struct WarehouseOptions {
     /// The settings of DuckDB's search index.
     pub search: FullTextSearch,
     pub partition_by: PartitionBy,
+    /// True if several workers write the warehouse: a bucket is then locked only from the first scan of a commit to its
+    /// end.
+    pub is_shared: bool,
 }
 
 /// How to open a warehouse.
@@ -315,15 +318,21 @@ impl Place {
                 Ok(Box::new(DuckDbStore::open(options, engine)?))
             }
             WarehouseKind::Parquet => {
-                let options = self.parquet_options(opening);
-                let store = match &self.location.bucket {
-                    Some(address) => {
-                        let bucket = Bucket::connect(address, failpoints)?;
-                        ParquetStore::open_bucket(&bucket, path, identity, &options, patience)?
-                    }
-                    None => ParquetStore::open(path, identity, &options, patience, failpoints)?,
+                let (options, copy) = (self.parquet_options(opening), self.options.copy.clone());
+                let Some(address) = &self.location.bucket else {
+                    let store = ParquetStore::open(path, identity, &options, patience, failpoints)?;
+                    return Ok(Box::new(store.with_copy(copy)));
                 };
-                Ok(Box::new(store.with_copy(self.options.copy.clone())))
+                let bucket = Bucket::connect(address, failpoints)?;
+                let (path, identity, patience) = (path.clone(), identity.clone(), patience.clone());
+                let open = move || -> Result<Box<dyn Store>, LoadError> {
+                    let store = ParquetStore::open_bucket(&bucket, &path, &identity, &options, &patience)?;
+                    Ok(Box::new(store.with_copy(copy.clone())))
+                };
+                match self.options.is_shared {
+                    true => Ok(Box::new(SharedStore::new(Box::new(open))?)),
+                    false => open(),
+                }
             }
         }
     }

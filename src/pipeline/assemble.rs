@@ -120,10 +120,17 @@ pub(super) fn suppression(settings: &Settings) -> Result<Suppression, PipelineEr
     Ok(Suppression::new(list))
 }
 
+/// The least time for which one of several workers waits for the warehouse.
+const WORKERS_WAIT: Duration = Duration::from_secs(600);
+
 /// Returns how long a run waits for a warehouse that another process has open: at most until the run's deadline or
 /// stop.
 pub(super) fn lock_patience(settings: &Settings, stop: &CancellationToken) -> LockPatience {
-    let wait = settings.warehouse.lock_wait;
+    // Another worker has a bucket for the time of a commit.
+    let wait = match settings.shard {
+        Some(_) => settings.warehouse.lock_wait.max(WORKERS_WAIT),
+        None => settings.warehouse.lock_wait,
+    };
     LockPatience { wait: settings.deadline.map_or(wait, |deadline| wait.min(deadline)), stop: stop.clone() }
 }
 
@@ -135,7 +142,8 @@ pub fn places(settings: &WarehouseSettings) -> Vec<Place> {
     let place = |(kind, location): (&WarehouseKind, &Location)| {
         let copy = settings.publish.paths.get(kind);
         let copy = copy.map(|path| ReaderCopy { path: path.clone(), content: content.clone() });
-        let options = WarehouseOptions { copy, search: full_text_search(settings), partition_by };
+        let (search, is_shared) = (full_text_search(settings), settings.is_shared);
+        let options = WarehouseOptions { copy, search, partition_by, is_shared };
         Place { kind: *kind, location: location.clone(), options }
     };
     settings.locations.iter().map(place).collect()

@@ -13,6 +13,7 @@ mod memory;
 mod parallel_read;
 pub(in crate::load) mod parquet;
 mod rows;
+mod shared;
 mod sql;
 
 pub(in crate::load) use buffer::BufferedStore;
@@ -28,6 +29,7 @@ pub(in crate::load) use rows::{
     Take, boolean_column, concat_rows, fit, fit_column, number_column, project, read_schema, renamed, text_column,
     time_column, with_column, with_columns,
 };
+pub(in crate::load) use shared::SharedStore;
 
 use std::path::Path;
 

@@ -102,6 +102,9 @@ impl Run {
                     }
                     Ok(StepEnd::Committed(tasks, committed)) => {
                         self.commit_ended(pool, commits, tasks, committed).await;
+                        if self.session.settings.warehouse.is_shared {
+                            self.release_locks().await.unwrap_or_else(|error| pool.fail(error));
+                        }
                         if Instant::now() >= readers_turn_at && !pool.has_failed() {
                             self.let_readers_in().await.unwrap_or_else(|error| pool.fail(error));
                             readers_turn_at = Instant::now() + LET_READERS_IN_EVERY;
