@@ -1,7 +1,5 @@
 //! Measures the speed, the finished share and the remaining time of a run, for the progress line, log lines and web
-//! pages.
-//!
-//! Counters of a run, for the progress bar.
+//! pages. Also the counters that are measured.
 
 use std::{
     collections::VecDeque,
@@ -45,6 +43,8 @@ pub struct Meter {
     started: Instant,
     /// Recent samples, oldest first.
     samples: VecDeque<ProgressSample>,
+    /// The highest [`Reading::percent`] so far.
+    percent: f64,
 }
 
 /// The counts of a run at one time, from which speeds are computed.
@@ -67,7 +67,8 @@ pub struct Reading {
     pub windows_done: u64,
     /// The estimated number of all windows. `None` before the first commit.
     pub windows_expected: Option<u64>,
-    /// The finished share of the creation time that is due, 0 to 100.
+    /// The fetched share of the creation time that is due, 0 to 100. It never falls, and is below 100 until all windows
+    /// are committed.
     pub percent: f64,
     pub rows: u64,
     pub rows_per_sec: f64,
@@ -98,7 +99,7 @@ pub struct Wait {
 impl Meter {
     /// Creates a meter for a run that begins now.
     pub fn new(progress: Arc<Progress>, source: Source) -> Meter {
-        Meter { progress, source, started: Instant::now(), samples: VecDeque::new() }
+        Meter { progress, source, started: Instant::now(), samples: VecDeque::new(), percent: 0.0 }
     }
 
     /// Reads the progress now.
@@ -119,7 +120,10 @@ impl Meter {
         });
         let has_cause = waiting.is_some_and(|wait: Wait| wait.why != PACING);
         let elapsed = now.saturating_duration_since(self.started);
+        // The share falls if a list starts over, or if a window has to be scanned a second time.
+        self.percent = self.percent.max(snapshot.fetched_share() * 100.0);
         Reading {
+            percent: self.percent,
             wait_cause: if has_cause { self.source.wait_cause() } else { None },
             elapsed_secs: elapsed.as_secs(),
             phase: snapshot.phase,
@@ -165,7 +169,6 @@ fn reading(snapshot: &Snapshot, before: ProgressSample, now: ProgressSample) -> 
         reached: snapshot.reached.and_then(|reached| reached.until_ms).map(format_ms),
         windows_done: snapshot.windows_done,
         windows_expected: snapshot.windows_expected(),
-        percent: snapshot.share() * 100.0,
         rows: now.rows,
         rows_per_sec: per_sec(now.rows, before.rows),
         requests: now.requests,
@@ -290,13 +293,13 @@ fn short(number: f64) -> String {
 #[derive(Debug, Default)]
 pub struct Progress {
     windows_done: AtomicU64,
-    windows_under_way: AtomicU64,
     /// Milliseconds of creation time in all windows that were due.
     due_ms: AtomicU64,
+    /// Milliseconds of creation time that pages have covered.
+    fetched_ms: AtomicU64,
     /// Milliseconds of creation time in committed windows.
     done_ms: AtomicU64,
     rows_pulled: AtomicU64,
-    rows_committed: AtomicU64,
     reached: Mutex<Option<Reach>>,
     phase: Mutex<Option<&'static str>>,
 }
@@ -313,11 +316,10 @@ pub struct Reach {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     pub windows_done: u64,
-    pub windows_under_way: u64,
     pub due_ms: u64,
+    pub fetched_ms: u64,
     pub done_ms: u64,
     pub rows_pulled: u64,
-    pub rows_committed: u64,
     pub reached: Option<Reach>,
     /// The step after the last window; see [`Reading::phase`].
     pub phase: Option<&'static str>,
@@ -329,6 +331,16 @@ impl Snapshot {
         match self.due_ms {
             0 => 0.0,
             due_ms => self.done_ms.min(due_ms) as f64 / due_ms as f64,
+        }
+    }
+
+    /// Returns the fetched share of the creation time that was due: 0 to 1, and at most 0.99 until all of it is committed.
+    fn fetched_share(&self) -> f64 {
+        match self.share() {
+            share if share < 1.0 && self.due_ms > 0 => {
+                (self.fetched_ms as f64 / self.due_ms as f64).clamp(share, 0.99_f64.max(share))
+            }
+            share => share,
         }
     }
 
@@ -347,11 +359,10 @@ impl Progress {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Snapshot {
             windows_done: read(&self.windows_done),
-            windows_under_way: read(&self.windows_under_way),
             due_ms: read(&self.due_ms),
+            fetched_ms: read(&self.fetched_ms),
             done_ms: read(&self.done_ms),
             rows_pulled: read(&self.rows_pulled),
-            rows_committed: read(&self.rows_committed),
             reached: *self.reached.lock().unwrap_or_else(PoisonError::into_inner),
             phase: *self.phase.lock().unwrap_or_else(PoisonError::into_inner),
         }
@@ -362,19 +373,15 @@ impl Progress {
         self.due_ms.fetch_add(length_ms(scope, window), Ordering::Relaxed);
     }
 
-    /// Records that the pull of a window began.
-    pub(super) fn begun(&self) {
-        self.windows_under_way.fetch_add(1, Ordering::Relaxed);
-    }
-
     /// Adds rows that were received.
     pub(super) fn pulled(&self, rows: u64) {
         self.rows_pulled.fetch_add(rows, Ordering::Relaxed);
     }
 
-    /// Records that the pull of a window ended, with or without success.
-    pub(super) fn ended(&self) {
-        self.windows_under_way.fetch_sub(1, Ordering::Relaxed);
+    /// Replaces the milliseconds of creation time that the pages of a scan have covered.
+    pub(super) fn fetched(&self, before_ms: u64, now_ms: u64) {
+        // Atomic additions wrap around, so that this one subtracts if the scan starts over.
+        self.fetched_ms.fetch_add(now_ms.wrapping_sub(before_ms), Ordering::Relaxed);
     }
 
     /// Records that the run begins a step after its last window.
@@ -383,18 +390,17 @@ impl Progress {
         *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = Some(phase);
     }
 
-    /// Records that a window was committed, or compared by a verify. `rows` is the number of rows of the window.
-    pub(super) fn committed(&self, scope: Scope, window: Window, rows: u64) {
+    /// Records that a window was committed, or compared by a verify.
+    pub(super) fn committed(&self, scope: Scope, window: Window) {
         self.windows_done.fetch_add(1, Ordering::Relaxed);
         self.done_ms.fetch_add(length_ms(scope, window), Ordering::Relaxed);
-        self.rows_committed.fetch_add(rows, Ordering::Relaxed);
         let until_ms = scope.stream.is_windowed().then_some(window.end_ms);
         *self.reached.lock().unwrap_or_else(PoisonError::into_inner) = Some(Reach { stream: scope.stream, until_ms });
     }
 }
 
 /// Returns the milliseconds by which a window counts in the progress. A stream without windows counts as one day.
-fn length_ms(scope: Scope, window: Window) -> u64 {
+pub(super) fn length_ms(scope: Scope, window: Window) -> u64 {
     let length_ms = if scope.stream.is_windowed() { window.len_ms() } else { DAY_MS };
     length_ms.unsigned_abs()
 }
@@ -456,12 +462,25 @@ mod tests {
         let before = ProgressSample { at, rows: 100, requests: 1 };
         let now = ProgressSample { at: at + Duration::from_secs(10), rows: 1_100, requests: 31 };
         let reading = reading(&snapshot(250, 5), before, now);
-        assert_eq!((reading.rows_per_sec, reading.requests_per_sec, reading.percent), (100.0, 3.0, 25.0));
+        assert_eq!((reading.rows_per_sec, reading.requests_per_sec), (100.0, 3.0));
         assert_eq!(reading.windows_expected, Some(20));
         assert_eq!(secs_left(&snapshot(250, 5), Duration::from_secs(60)), Some(180));
         for (done_ms, secs) in [(0, 60), (250, 1), (1000, 60)] {
             assert_eq!(secs_left(&snapshot(done_ms, 5), Duration::from_secs(secs)), None, "{done_ms} {secs}");
         }
         assert_eq!(snapshot(0, 0).windows_expected(), None);
+    }
+
+    #[test]
+    fn the_share_counts_fetched_pages_and_is_whole_at_the_end() {
+        let share = |fetched_ms, done_ms| Snapshot { fetched_ms, ..snapshot(done_ms, 5) }.fetched_share();
+        assert_eq!([share(0, 0), share(250, 0), share(1000, 0), share(5000, 600)], [0.0, 0.25, 0.99, 0.99]);
+        // A scan that an earlier run has fetched is committed without a page.
+        assert_eq!([share(0, 600), share(0, 995), share(700, 1000), share(0, 2000)], [0.6, 0.995, 1.0, 1.0]);
+        assert_eq!(Snapshot::default().fetched_share(), 0.0);
+        let progress = Progress::default();
+        progress.fetched(0, 700);
+        progress.fetched(700, 200);
+        assert_eq!(progress.snapshot().fetched_ms, 200);
     }
 }

@@ -4,7 +4,10 @@
 //! millisecond again, or never. A tie probe finds these rows: it requests the millisecond alone. The service makes a
 //! page token from the last row of a page, whatever the order of the list.
 
-use std::collections::{HashSet, VecDeque};
+use std::{
+    cmp::Ordering,
+    collections::{HashSet, VecDeque},
+};
 
 use crate::model::{Ties, Window};
 
@@ -41,6 +44,19 @@ impl PageMoments {
         let ties = sorted.chunk_by(|left, right| left.0 == right.0).filter(|tie| tie.len() > 1);
         let tie_ms = ties.min_by_key(|tie| tie.len()).and_then(|tie| tie.first()).map(|(ms, _)| *ms);
         PageMoments { rows, last_ms, records, tie_ms }
+    }
+
+    /// Returns the milliseconds of the window that a sorted list has covered with this page, the first record being the
+    /// oldest or the newest. `None` if the records of the page are not sorted, or share one creation time.
+    pub fn covered_ms(&self, window: Window) -> Option<u64> {
+        let times: Vec<i64> = self.rows.iter().filter_map(|(at_ms, _)| *at_ms).collect();
+        let (first, last) = (*times.first()?, *times.last()?);
+        let covered_ms = match first.cmp(&last) {
+            Ordering::Less if times.is_sorted() => last - window.start_ms,
+            Ordering::Greater if times.iter().rev().is_sorted() => window.end_ms - last,
+            _ => return None,
+        };
+        Some(covered_ms.clamp(0, window.len_ms()).unsigned_abs())
     }
 
     /// Returns the distinct keys of the rows of one millisecond.

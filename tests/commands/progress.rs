@@ -87,9 +87,18 @@ fn progress_counts_rows_and_time_from_the_first_second() {
     assert!(lines.iter().any(|line| line.contains("k rows  ")), "{shown}");
     // The number of all windows is marked as an estimate.
     assert!(lines.iter().any(|line| line.contains("/~")), "{shown}");
+    // The share counts what was fetched, also before the first commit, and never falls.
+    let percents: Vec<u32> = lines.iter().filter_map(|line| percent(line)).collect();
+    assert!(percents.is_sorted() && percents.iter().all(|percent| *percent <= 100), "{percents:?}");
+    let before = lines.iter().filter(|line| line.contains("%  0 windows")).filter_map(|line| percent(line));
+    assert!(before.max() > Some(0), "{shown}");
     let parts = shown.split(['\r', '\n', '\u{1b}']).map(|part| part.trim_start_matches("[2K").trim_end());
     let wide: Vec<&str> = parts.filter(|part| part.contains(" windows  ") && part.chars().count() > 80).collect();
     assert!(wide.is_empty(), "{wide:#?}");
+}
+
+fn percent(line: &str) -> Option<u32> {
+    line.split_once('%')?.0.split_whitespace().next_back()?.parse().ok()
 }
 
 #[test]

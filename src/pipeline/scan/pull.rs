@@ -16,6 +16,7 @@ use crate::{
     person::RedactedPage,
     pipeline::{
         error::PipelineError,
+        meter::length_ms,
         service_profile::{
             theme_times::measure_theme_times,
             tie_probe::{ProbePage, moments_of},
@@ -90,6 +91,8 @@ struct Pull {
     boundaries: ScanBoundaries,
     /// Number of records on the pages of the list, without probe pages.
     rows: u64,
+    /// Milliseconds of creation time that the pages have covered, for the progress.
+    fetched_ms: u64,
     /// Bytes of the long texts on the pages that this run has read.
     long_text_bytes: usize,
     /// The token of the next page. `None` before the first page and after the last one.
@@ -148,6 +151,7 @@ impl Pull {
             buffer,
             boundaries,
             rows,
+            fetched_ms: 0,
             long_text_bytes: 0,
             resume_at,
             end,
@@ -158,6 +162,11 @@ impl Pull {
 
     fn stream(&self) -> Stream {
         self.scan.scope.stream
+    }
+
+    fn set_fetched(&mut self, fetched_ms: u64) {
+        self.context.progress.fetched(self.fetched_ms, fetched_ms);
+        self.fetched_ms = fetched_ms;
     }
 
     /// Adds the boundary of `unprobed_page`, the last durable page of an earlier run, and probes it if a probe is due.
@@ -204,6 +213,7 @@ impl Pull {
                 (self.end, self.is_at_end) = (page.end, page.next.is_none());
                 let moments;
                 (self, moments) = self.keep(std::mem::take(&mut page.body), page.memory.take()).await?;
+                moments.covered_ms(self.scan.window).into_iter().for_each(|covered_ms| self.set_fetched(covered_ms));
                 self.learn(&page, &moments).await
             }
             Ok(WalkStep::Restarted { reason }) => {
@@ -284,13 +294,15 @@ impl Pull {
     /// Removes all pages of the scan from the buffer and the spool, because the list starts over.
     async fn forget_pages(mut self) -> Result<Pull, PipelineError> {
         (self.rows, self.long_text_bytes, self.resume_at) = (0, 0, None);
+        self.set_fetched(0);
         self.buffer.restart();
         let (pull, ()) = self.off_the_network(|pull| Ok(pull.spool.restart()?)).await?;
         Ok(pull)
     }
 
     /// Writes the end mark behind the last page, and returns the complete scan.
-    async fn complete(self) -> Result<CompletedScan, PullError> {
+    async fn complete(mut self) -> Result<CompletedScan, PullError> {
+        self.set_fetched(length_ms(self.scan.scope, self.scan.window));
         let busy = self.context.account.enter(Activity::Write);
         let (pull, ()) = self.off_the_network(|pull| Ok(pull.spool.complete()?)).await?;
         drop(busy);
@@ -411,6 +423,7 @@ impl Pull {
 
     /// Forgets the scan with its pages.
     fn discard(&mut self) -> Result<(), PipelineError> {
+        self.set_fetched(0);
         self.context.state().forget_scan(&self.scan.id)?;
         Ok(self.context.archive.discard(&self.scan.id)?)
     }

@@ -2,7 +2,7 @@
 //!
 //! `sync` commits the complete scans; `verify` compares them with the warehouses.
 
-use std::{borrow::Borrow, collections::BTreeMap, sync::Arc};
+use std::{borrow::Borrow, collections::BTreeMap};
 
 use tokio::task::JoinSet;
 
@@ -10,7 +10,6 @@ use crate::{
     model::{Fault, FlagSet, Scope, Stream, Window},
     pipeline::{
         error::{Failure, PipelineError},
-        meter::Progress,
         scan::{pull::PullError, states::CompletedScan},
     },
     source::SourceError,
@@ -84,7 +83,6 @@ pub enum ScanEnd<P, S> {
 pub struct ScanPool<W: PendingWindows, S> {
     pub windows: W,
     limit: usize,
-    progress: Arc<Progress>,
     scans: JoinSet<EndedScan<W::Purpose, S>>,
     /// The windows of the running scans. The window of a scan that panicked is never removed, so that its stream stays
     /// unfinished.
@@ -99,11 +97,10 @@ pub struct ScanPool<W: PendingWindows, S> {
 
 impl<W: PendingWindows, S: Borrow<CompletedScan> + Send + 'static> ScanPool<W, S> {
     /// Creates a pool without running scans. At most `limit` scans run at a time.
-    pub fn new(windows: W, limit: usize, progress: Arc<Progress>) -> Self {
+    pub fn new(windows: W, limit: usize) -> Self {
         Self {
             windows,
             limit,
-            progress,
             scans: JoinSet::new(),
             active: Vec::new(),
             consecutive_failures: BTreeMap::new(),
@@ -132,7 +129,6 @@ impl<W: PendingWindows, S: Borrow<CompletedScan> + Send + 'static> ScanPool<W, S
         task: ScanTask<W::Purpose>,
         scan: impl Future<Output = Result<S, PullError>> + Send + 'static,
     ) {
-        self.progress.begun();
         self.active.push((task.scope, task.window));
         self.scans.spawn(async move { (task, scan.await) });
     }
@@ -156,7 +152,6 @@ impl<W: PendingWindows, S: Borrow<CompletedScan> + Send + 'static> ScanPool<W, S
         scan: Result<S, PullError>,
         findings: &mut Findings,
     ) -> ScanEnd<W::Purpose, S> {
-        self.progress.ended();
         if let Some(index) = self.active.iter().position(|window| *window == (task.scope, task.window)) {
             self.active.swap_remove(index);
         }
@@ -294,7 +289,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_of_a_scan_fails_the_run_and_leaves_its_stream() {
-        let mut pool = ScanPool::<_, CompletedScan>::new(WindowQueue::default(), 1, Arc::default());
+        let mut pool = ScanPool::<_, CompletedScan>::new(WindowQueue::default(), 1);
         let task = SyncTask {
             scope: Scope::all(Stream::Themes),
             window: Window::new(0, 1),

@@ -54,7 +54,7 @@ impl Run {
         mut resumed: Vec<Resumed>,
     ) -> Result<(), PipelineError> {
         let in_flight_max = self.session.settings.throttle.in_flight_max;
-        let mut pool = SyncPool::new(windows, in_flight_max, self.context.progress.clone());
+        let mut pool = SyncPool::new(windows, in_flight_max);
         loop {
             let mut commits = CommitQueue::default();
             self.add_resumed(resumed, &mut pool.windows, &mut commits)?;
@@ -324,7 +324,7 @@ impl Run {
         }
         self.findings.wrote |= committed.wrote;
         self.findings.add_scan(scope.stream, committed.pages, &counts);
-        self.context.progress.committed(scope, window, counts.rows_read);
+        self.context.progress.committed(scope, window);
         for destination in &self.destinations {
             if destination.lock().should_compact(true) {
                 self.publish(destination).await?;

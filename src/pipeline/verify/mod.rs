@@ -136,7 +136,7 @@ impl Verify {
     async fn compare_windows(&mut self) -> Result<(), PipelineError> {
         let Some(windows) = self.windows_to_compare().await? else { return Ok(()) };
         let in_flight_max = self.session.settings.throttle.in_flight_max;
-        let mut pool = ScanPool::new(windows, in_flight_max, self.context.progress.clone());
+        let mut pool = ScanPool::new(windows, in_flight_max);
         loop {
             while self.findings.stop.is_none() && pool.has_room() {
                 let Some(task) = pool.windows.next_task() else { break };
@@ -175,7 +175,7 @@ impl Verify {
         let keys_max = self.request.keys_max;
         let differences = compare(&self.context, &self.destinations, window, is_filtered, keys_max).await?;
         let verified = VerifiedWindow::new(task, differences);
-        self.context.progress.committed(scope, task.window, verified.service_rows);
+        self.context.progress.committed(scope, task.window);
         self.windows.push(verified);
         Ok(())
     }

@@ -240,3 +240,15 @@ fn samples_include_the_first_shared_boundary() {
     assert_eq!(at, [0, 10, 64, 128, 192]);
     assert!((0..10).all(|_| sampler.is_due(Ties::Lost, false) && sampler.is_due(Ties::Unknown, false)));
 }
+
+#[test]
+fn a_sorted_page_shows_how_much_of_the_window_is_read() {
+    let covered_ms = |times: &[i64]| {
+        let rows = times.iter().map(|at_ms| (Some(*at_ms), 0)).collect();
+        PageMoments::new(rows, None, times.len()).covered_ms(Window::new(100, 200))
+    };
+    assert_eq!([covered_ms(&[100, 110, 130]), covered_ms(&[199, 180, 180])], [Some(30), Some(20)]);
+    // The service may return records outside of the window.
+    assert_eq!([covered_ms(&[90, 99]), covered_ms(&[150, 99])], [Some(0), Some(100)]);
+    assert_eq!([covered_ms(&[]), covered_ms(&[150]), covered_ms(&[150, 120, 130])], [None; 3]);
+}

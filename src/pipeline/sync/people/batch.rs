@@ -68,7 +68,6 @@ pub(super) async fn request_batch(
 ) -> Result<BatchResult, PipelineError> {
     let mut writer = BatchWriter::begin(context, scan.clone()).await?;
     let (mut result, mut page, mut page_begun_at) = (BatchResult::default(), PageDraft::default(), Instant::now());
-    context.progress.begun();
     let mut answers = futures::stream::iter(user_ids.to_vec())
         .map(|user_id| async {
             let answer = context.source.user(&user_id).await;
@@ -94,7 +93,6 @@ pub(super) async fn request_batch(
         }
     }
     drop(answers);
-    context.progress.ended();
     let writer = writer.write(page).await?;
     result.answered = writer.users;
     result.scan = writer.finish().await?;
