@@ -59,6 +59,9 @@ async function violations(page) {
   return found.violations.map((violation) => `${violation.id}: ${violation.nodes.map((node) => node.html.slice(0, 120)).join(" | ")}`);
 }
 
+// The options of commands that are on two lines.
+const broken = (page) => page.evaluate(() => [...document.querySelectorAll(".option")].filter((option) => option.getClientRects().length > 1).map((option) => option.textContent));
+
 const picture = (page, name) => page.screenshot({ path: join(pictures, `${name}.png`), fullPage: true });
 const under = new Program(program);
 try {
@@ -117,6 +120,8 @@ try {
       assert.equal(shown, "block", "the next day shows its value");
       await picture(page, name);
       await page.evaluate(() => document.querySelectorAll("details").forEach((part) => (part.open = true)));
+      assert.ok(await page.locator(".option").count() > 0, "it names options");
+      assert.deepEqual(await broken(page), []);
       assert.deepEqual(await violations(page), []);
     });
   }
@@ -263,6 +268,7 @@ for (const [name, options, shown] of [
     for (const path of shown) {
       await page.goto(`${address}/${path}`);
       found.push(...(await violations(page)).map((violation) => `${path}: ${violation}`));
+      found.push(...(await broken(page)).map((option) => `${path}: ${option} is on two lines`));
       const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
       if (wide > 0) found.push(`${path}: ${wide} pixels wider than the window`);
       if (path === "guide/questions.html") await picture(page, name);

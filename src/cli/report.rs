@@ -14,7 +14,7 @@ use crate::{
     files::Access,
     load::AnswerRange,
     pipeline::chain,
-    report::{self, DAYS_DEFAULT, DAYS_MAX, ReportError, ReportSettings, VERBATIMS_MAX},
+    report::{self, DAYS_DEFAULT, DAYS_MAX, Report, ReportError, ReportSettings, VERBATIMS_MAX},
     serve::WriteReport,
     state::{State, StateError},
 };
@@ -23,7 +23,6 @@ use super::{
     CommandError, Context,
     flags::{LocalMoment, LocationArgs, SurveyArgs, TimeZoneArgs, between, check_range, parse_local_moment},
     printer::{Printer, write_stderr, write_to},
-    query::segment_hint,
     terminal::styled_hint,
     warehouse::open_for_surveys,
 };
@@ -133,7 +132,11 @@ pub(super) fn run(args: &ReportArgs, context: Context) -> Result<u8, CommandErro
         let what = "the page is not for a terminal: name a file with --out report.html, or redirect the output";
         return Err(CommandError::Usage(what.to_owned()));
     }
-    if let Some(hint) = write(args, &settings, args.out.as_deref(), &context.printer)? {
+    let Report { answers, unknown_segments, .. } = write(args, &settings, args.out.as_deref(), &context.printer)?;
+    if let Some(path) = &args.out {
+        context.message(&format!("wrote {}: {answers}\n", path.display()));
+    }
+    if let Some(hint) = unknown_segments {
         write_stderr(&format!("{} {hint}\n", styled_hint("hint:")));
     }
     Ok(0)
@@ -147,11 +150,15 @@ pub(super) fn scheduled(settings: &Settings) -> Result<Option<WriteReport>, Comm
     let Some(report) = settings.serve.report.clone() else { return Ok(None) };
     check_flags(settings)?;
     let settings = settings.clone();
-    let write_report = move || {
+    let write_report = move || -> Result<(), CommandError> {
         // A moment such as 7d is parsed for each report.
         let args = parse_flags(&report.flags)?;
         let settings = Settings { surveys: args.surveys().0, ..settings.clone() };
-        write(&args, &settings, Some(&report.path), &Printer::stdout()).map(drop)
+        let made = write(&args, &settings, Some(&report.path), &Printer::stdout())?;
+        if let Some(why) = made.unknown_segments {
+            tracing::warn!(why, "the report has no segments");
+        }
+        Ok(())
     };
     Ok(Some(Arc::new(move || write_report().map_err(|error| chain(&error)))))
 }
@@ -204,14 +211,13 @@ impl ReportArgs {
     }
 }
 
-/// Makes the page and writes it to a file, or to standard output if there is none. Returns a hint if the page has no
-/// segments, because none is known.
+/// Makes the page and writes it to a file, or to standard output if there is none.
 fn write(
     args: &ReportArgs,
     settings: &Settings,
     out: Option<&Path>,
     printer: &Printer,
-) -> Result<Option<String>, CommandError> {
+) -> Result<Report, CommandError> {
     let moment_ms = |moment: &Option<LocalMoment>| moment.as_ref().map(|moment| moment.ms(settings)).transpose();
     let answers = AnswerRange { from_ms: moment_ms(&args.from)?, to_ms: moment_ms(&args.to)? };
     check_range(answers.from_ms, answers.to_ms)?;
@@ -229,15 +235,14 @@ fn write(
         segment: args.by.clone(),
         changes: args.since.as_ref().map(|since| between(since.ms(settings)?, None)).transpose()?,
     };
-    let page = report::make(&mut reader, state.as_ref(), &report_settings).map_err(|error| match error {
+    let made = report::make(&mut reader, state.as_ref(), &report_settings).map_err(|error| match error {
         ReportError::Load(source) => CommandError::Load(source),
         ReportError::State(source) => source.into(),
         error @ ReportError::Draw(_) => CommandError::Refused(error.to_string()),
     })?;
-    let hint = args.by.as_ref().and_then(|segment| segment_hint(&mut reader, segment));
     drop(reader);
-    write_to(out, Access::Usual, printer, |out| Ok(out.write_all(page.as_bytes())?))?;
-    Ok(hint)
+    write_to(out, Access::Usual, printer, |out| Ok(out.write_all(made.html.as_bytes())?))?;
+    Ok(made)
 }
 
 /// Opens the checkpoints. Returns `None` if they are missing or damaged, so that the report uses the ledger.

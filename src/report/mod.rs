@@ -31,16 +31,30 @@ pub use changes::{Changes, ComparedTimes, Figure, FigureChange, RowChange, chang
 pub use coverage::{CoverageState, ScopeCoverage};
 pub use error::ReportError;
 pub use limits::{DAYS_DEFAULT, DAYS_MAX, VERBATIMS_MAX};
-pub use page::{BASE_STYLE, squares, time_split};
+pub use page::{BASE_STYLE, squares, time_split, whole_options};
+pub use segments::unknown_segments;
 pub use settings::ReportSettings;
 pub use untrusted::untrusted;
 
-/// Returns the report as HTML. The coverage comes from the checkpoints if they belong to the same service as the
+/// A report.
+pub struct Report {
+    pub html: String,
+    /// The answers that the report is about: `2,400 answers to 5 surveys, 2026-05-15 to 2026-11-30 (UTC)`.
+    pub answers: String,
+    /// Why all segments of the answers are unknown, and what to do; `None` if they are known or not asked for.
+    pub unknown_segments: Option<String>,
+}
+
+/// Makes a report. The coverage comes from the checkpoints if they belong to the same service as the
 /// warehouse, else from the ledger.
 ///
 /// # Errors
 /// The warehouse or the checkpoints cannot be read. No content of a warehouse makes a report fail.
-pub fn make(reader: &mut Reader, state: Option<&State>, settings: &ReportSettings) -> Result<String, ReportError> {
+pub fn make(reader: &mut Reader, state: Option<&State>, settings: &ReportSettings) -> Result<Report, ReportError> {
     let data = report_data::read(reader, state, settings)?;
-    page::render(&data, settings)
+    Ok(Report {
+        html: page::render(&data, settings)?,
+        answers: data.answers(),
+        unknown_segments: data.unknown_segments,
+    })
 }

@@ -5,9 +5,11 @@ use super::{
     ReportError, ReportSettings,
     changes::{self, Changes},
     coverage::{self, Coverage},
+    format::{counted, day_text},
     limits::{DAYS_MAX, RUNS_MAX, THEMES_MAX, TREND_WEEKS_MAX},
     nps::{self, NpsPeriods},
     rows::{Row, count, day_number, query, shortened, survey_filter},
+    segments::unknown_segments,
     settings::Shown,
     surveys::{self, Surveys},
     untrusted::untrusted,
@@ -33,6 +35,8 @@ pub(super) struct ReportData {
     pub untrusted: Vec<Untrusted>,
     /// The time zone of days and weeks.
     pub time_zone: TimeZone,
+    /// See [`super::Report::unknown_segments`].
+    pub unknown_segments: Option<String>,
     pub runs: Vec<RunRow>,
     pub changes: Option<Changes>,
 }
@@ -88,6 +92,20 @@ pub(super) struct RunRow {
     pub figures: Option<(u64, TimeParts)>,
 }
 
+impl ReportData {
+    /// Returns the answers that the report is about, as [`super::Report::answers`].
+    pub fn answers(&self) -> String {
+        let Totals { answers, surveys_answered, first_day, last_day, .. } = self.totals;
+        let count = format!("{} to {}", counted(answers, "answer"), counted(surveys_answered, "survey"));
+        match first_day.zip(last_day) {
+            Some((first, last)) => {
+                format!("{count}, {} to {} ({})", day_text(first), day_text(last), self.time_zone.name())
+            }
+            None => count,
+        }
+    }
+}
+
 /// Reads everything that the report shows.
 pub(super) fn read(
     reader: &mut Reader,
@@ -119,6 +137,7 @@ pub(super) fn read(
         coverage,
         untrusted: untrusted(reader)?,
         time_zone,
+        unknown_segments: settings.segment.as_ref().and_then(|segment| unknown_segments(reader, segment)),
         runs: runs(reader)?,
         changes: settings.changes.map(|between| changes::changes(reader, &settings.surveys, between)).transpose()?,
         totals,

@@ -4,9 +4,16 @@
 use super::{
     format::{decimal, percent},
     question_answers::{ByQuestion, SegmentRow, fill_list, first_rows},
-    rows::{Row, shortened},
+    rows::{Row, query, shortened},
 };
 use crate::load::{LoadError, Reader};
+
+/// The kinds of segments with a name, the thing of an answer that has the name, and the tables of the names.
+const NAMED: [(&str, &str, &str); 3] = [
+    ("attribute", "the attribute", "visitor_snapshot_attributes"),
+    ("user", "a user with the attribute", "current_user_attributes"),
+    ("metadata", "the metadata", "response_custom_metadata"),
+];
 
 /// Reads the segments of each question. `segment` says how to divide the answers.
 pub(super) fn read(reader: &mut Reader, of: &str, segment: &str, found: &mut ByQuestion) -> Result<(), LoadError> {
@@ -47,4 +54,31 @@ pub(super) fn read(reader: &mut Reader, of: &str, segment: &str, found: &mut ByQ
         ..value(row)
     };
     fill_list(reader, &sql, make, |answers| &mut answers.segments, found)
+}
+
+/// Returns why the segments of all answers are unknown, and what to do. `None` if an answer has a known segment, if there
+/// are no answers, or if the warehouse cannot tell.
+pub fn unknown_segments(reader: &mut Reader, segment: &str) -> Option<String> {
+    let call = format!("answer_segments('{}')", segment.replace('\'', "''"));
+    let mut first_text = |sql: &str| query(reader, sql, |row| row.text("found")).ok()?.pop().flatten();
+    match first_text(&format!("SELECT not_requested AS found FROM {call} LIMIT 1")).as_deref() {
+        Some("users") => Some(
+            "no user was pulled, so the segments are unknown: enable [streams.users], then run studysync users pull"
+                .to_owned(),
+        ),
+        Some(flag) => Some(format!(
+            "no run requested {flag}, so the segments are unknown: add it to flags under [streams.responses], then run \
+             studysync backfill --from DATE"
+        )),
+        None => {
+            let (kind, name) = segment.split_once(':')?;
+            let (_, thing, names) = NAMED.iter().find(|(of, ..)| *of == kind)?;
+            first_text(&format!(
+                "SELECT 'none' AS found WHERE EXISTS (FROM {call}) AND NOT EXISTS (FROM {call} WHERE segment_value IS NOT NULL)"
+            ))?;
+            Some(format!(
+                "no answer has {thing} '{name}': studysync query \"SELECT DISTINCT name FROM {names}\" lists the names"
+            ))
+        }
+    }
 }

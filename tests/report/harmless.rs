@@ -247,7 +247,7 @@ fn p8_hostile_texts_are_escaped_and_omissions_are_stated() {
         let all =
             ["--survey", "1", "--verbatims", "5", "--by", "attribute:'; DROP", "--title", ATTACK, "--from", &from];
         let done = run(&place, &[&["report"], &all[..]].concat()).expect(0);
-        assert!(done.stderr.starts_with("hint: no answer has attribute ''; DROP': "), "{kind}: {}", done.stderr);
+        assert!(done.stderr.starts_with("hint: no answer has the attribute ''; DROP': "), "{kind}: {}", done.stderr);
         let page = Page::parse(&done.stdout);
         assert_is_harmless(&page, kind);
         assert_is_accessible(&page);

@@ -31,7 +31,6 @@ use super::{
 };
 use formats::RowWriter;
 use formats::{Csv, Json, JsonArray, Parquet};
-pub(super) use hints::segment_hint;
 use table::{Layout, Plan, Table};
 
 const ROWS_DEFAULT: usize = 1000;

@@ -18,6 +18,9 @@ pub(super) const SECTIONS: &[(&str, &str)] = &[
     ("runs", "Last runs"),
 ];
 
+/// Maximum length of an option that is kept in one line. A longer word might not fit a phone.
+const OPTION_CHARS_MAX: usize = 30;
+
 /// Renders a text of the service. The text is shortened, has no control characters, and does not change the writing
 /// direction of the text around it.
 pub(super) fn service_text(text: &str) -> Markup {
@@ -122,7 +125,20 @@ pub(super) fn head_cell(head: &str) -> Markup {
 
 /// Renders how many items are not shown; nothing if `number` is 0. `why` is appended.
 pub(super) fn left_out(number: i64, noun: &str, why: &str) -> Markup {
-    html! { @if number > 0 { p.left-out { "Not shown: " (counted(number, noun)) (why) "." } } }
+    html! { @if number > 0 { p.left-out { "Not shown: " (counted(number, noun)) (whole_options(why)) "." } } }
+}
+
+/// Renders a text in which no line ends inside an option such as `--survey`.
+pub fn whole_options(text: &str) -> Markup {
+    let is_option = |word: &str| {
+        let name = word.trim_start_matches(|letter: char| !letter.is_alphanumeric());
+        word.len() <= OPTION_CHARS_MAX && word.trim_end_matches(name).ends_with('-')
+    };
+    html! {
+        @for word in text.split_inclusive(' ') {
+            @if is_option(word) { span.option { (word) } } @else { (word) }
+        }
+    }
 }
 
 /// Renders a note in place of an empty section.
@@ -153,6 +169,17 @@ mod tests {
         assert_eq!(sanitized(&"é".repeat(TEXT_CHARS_MAX + 1)).chars().count(), TEXT_CHARS_MAX + 1);
         assert!(sanitized(&"é".repeat(1000)).ends_with("é…"));
         assert_eq!(service_text_or(Some(" "), "none").into_string(), "<em>none</em>");
+    }
+
+    #[test]
+    fn options_are_kept_in_one_line() {
+        let text = whole_options(" (--survey ID, `--by` & well-known -v) - x").into_string();
+        let option = |text: &str| format!("<span class=\"option\">{text}</span>");
+        assert_eq!(
+            text,
+            format!(" {}ID, {}&amp; well-known {}- x", option("(--survey "), option("`--by` "), option("-v) "))
+        );
+        assert!(!whole_options(&format!("--{}", "x".repeat(30))).into_string().contains("option"));
     }
 
     #[test]

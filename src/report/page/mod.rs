@@ -18,6 +18,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::{ReportError, ReportSettings, report_data::ReportData};
 use crate::{load::AnswerRange, model::format_ms};
+pub use elements::whole_options;
 use elements::{SECTIONS, service_text};
 
 /// The style sheet that the report and the status page of `serve` share.
@@ -35,7 +36,7 @@ pub(super) fn render(data: &ReportData, settings: &ReportSettings) -> Result<Str
             @if let Some(changes) = &data.changes { (changes::changes(changes)) }
             (overview::answers(&data.days)?)
             (overview::nps(data.nps.as_ref())?)
-            (surveys::surveys(&data.surveys, settings)?)
+            (surveys::surveys(data, settings)?)
             (overview::themes(&data.themes))
             (trust::trust(&data.untrusted))
             (coverage::coverage(&data.coverage))

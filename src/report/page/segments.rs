@@ -22,14 +22,5 @@ pub(super) fn part(segment: &str, rows: &TopItems<SegmentRow>) -> Markup {
     let heads: &[&str] =
         if has_options { &["Segment", "Option", "Answers", "Share"] } else { &["Segment", "Answers", "Figure"] };
     let by = format!("By {}", sanitized(segment));
-    folded(
-        &by,
-        html! {
-            (table("answer_segments", &by, heads, cells))
-            (left_out(rows.left_out, "row", ""))
-        @if rows.shown.iter().all(|row| row.segment.is_none()) {
-            p.note { "No answer has this segment. The flags with_meta, with_urls, with_snapshots and with_custom_metadata of responses request it." }
-        }
-        },
-    )
+    folded(&by, html! { (table("answer_segments", &by, heads, cells)) (left_out(rows.left_out, "row", "")) })
 }

@@ -4,16 +4,20 @@
 use maud::{Markup, html};
 
 use super::{
-    elements::{bar, counted, grouped, left_out, nothing, percent, section, service_text_or, table},
+    elements::{
+        bar, counted, grouped, left_out, nothing, percent, sanitized_up_to, section, service_text_or, table,
+        whole_options,
+    },
     questions,
 };
-use crate::report::{
-    ReportError, ReportSettings,
-    surveys::{Survey, Surveys},
-};
+use crate::report::{ReportError, ReportSettings, report_data::ReportData, surveys::Survey};
+
+/// Maximum characters of the note about unknown segments, which has a name that the reader chose.
+const NOTE_CHARS_MAX: usize = 400;
 
 /// Renders an index of the surveys, and the funnel and questions of each survey.
-fn content(surveys: &Surveys, settings: &ReportSettings) -> Result<Markup, ReportError> {
+fn content(data: &ReportData, settings: &ReportSettings) -> Result<Markup, ReportError> {
+    let surveys = &data.surveys;
     if surveys.shown.is_empty() {
         return Ok(nothing("No survey was answered yet."));
     }
@@ -28,12 +32,15 @@ fn content(surveys: &Surveys, settings: &ReportSettings) -> Result<Markup, Repor
             }
         }
         (left_out(surveys.left_out, "survey", " with fewer answers (--survey ID shows one, --survey all shows all)"))
+        @if let Some(why) = &data.unknown_segments {
+            p.note { "By " (service_text_or(settings.segment.as_deref(), "")) ": " (whole_options(&sanitized_up_to(why, NOTE_CHARS_MAX))) "." }
+        }
         @for part in parts { (part) }
     })
 }
 
-pub(super) fn surveys(surveys: &Surveys, settings: &ReportSettings) -> Result<Markup, ReportError> {
-    Ok(section("surveys", content(surveys, settings)?))
+pub(super) fn surveys(data: &ReportData, settings: &ReportSettings) -> Result<Markup, ReportError> {
+    Ok(section("surveys", content(data, settings)?))
 }
 
 fn name(survey: &Survey) -> Markup {

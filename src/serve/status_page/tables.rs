@@ -13,6 +13,7 @@ use crate::{
         format::{grouped, sanitized},
         squares::{STEP, class, shape, summary, word},
         time_split::{PARTS, legend, parts, seconds, stacked},
+        whole_options,
     },
 };
 
@@ -197,7 +198,7 @@ fn reasons(runs: &[RunDetails]) -> Markup {
         runs.iter().filter(|run| run.summary.reason.is_some()).partition(|run| run.summary.is_failure());
     let (shown, older) = failed.split_at(failed.len().min(FAILURES_SHOWN_MAX));
     let folded: Vec<&RunDetails> = older.iter().chain(&others).copied().collect();
-    let why = |run: &RunDetails| html! { li { (started(run)) ": " bdi { (run.summary.sentence()) } } };
+    let why = |run: &RunDetails| html! { li { (started(run)) ": " bdi { (whole_options(&run.summary.sentence())) } } };
     html! {
         @if !shown.is_empty() {
             h3 { "Why runs failed" }

@@ -5,7 +5,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::{
     model::format_duration,
-    report::{format::sanitized, squares::legend},
+    report::{format::sanitized, squares::legend, whole_options},
     sync_status::{HealthReason, HealthSummary},
 };
 
@@ -155,8 +155,8 @@ fn reason_item(reason: &HealthReason) -> Markup {
     html! {
         li {
             strong { @if reason.is_failing { "Failing: " } @else { "Note: " } }
-            bdi { (reason.text) }
-            @if let Some(hint) = &reason.hint { span.hint { "What to do: " (hint) "." } }
+            bdi { (whole_options(&reason.text)) }
+            @if let Some(hint) = &reason.hint { span.hint { "What to do: " (whole_options(hint)) "." } }
         }
     }
 }
