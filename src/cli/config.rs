@@ -4,7 +4,10 @@ use clap::{Args, Subcommand};
 
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::config::{EffectiveSetting, EffectiveSettings, assignment, effective};
+use crate::{
+    config::{EffectiveSetting, EffectiveSettings, assignment, effective},
+    wording::wrapped,
+};
 
 use super::{CommandError, Context, flags::LocationArgs, terminal::text_columns};
 
@@ -49,7 +52,6 @@ pub(super) fn run(args: &ConfigArgs, context: Context) -> Result<u8, CommandErro
     let ConfigCommand::Show(args) = &args.command;
     let overrides = args.locations.overrides(&context);
     let shown = effective(overrides)?;
-    // The text is TOML, which is not wrapped at blanks.
     if args.json { context.printer.print_json(&shown) } else { context.printer.print(&describe(&shown)) }?;
     Ok(0)
 }
@@ -57,8 +59,8 @@ pub(super) fn run(args: &ConfigArgs, context: Context) -> Result<u8, CommandErro
 /// Returns the settings as TOML, with the origins as comments: beside the values, or above values that are too long.
 fn describe(EffectiveSettings { config, settings }: &EffectiveSettings) -> String {
     let mut text = match config {
-        Some(path) => format!("# configuration: {}\n", path.display()),
-        None => "# no configuration file: `studysync init` writes one\n".to_owned(),
+        Some(path) => comment(&format!("configuration: {}", path.display())),
+        None => comment("no configuration file: `studysync init` writes one"),
     };
     let mut table = "";
     for setting in settings {
@@ -73,16 +75,22 @@ fn describe(EffectiveSettings { config, settings }: &EffectiveSettings) -> Strin
 
 fn line(EffectiveSetting { key, value, from, is_hidden, .. }: &EffectiveSetting) -> String {
     match value {
-        None => format!("# {key} is not set\n"),
-        Some(note) if *is_hidden => format!("# {key} {note}, {from}\n"),
+        None => comment(&format!("{key} is not set")),
+        Some(note) if *is_hidden => comment(&format!("{key} {note}, {from}")),
         Some(value) => {
             let columns = text_columns();
             let padded = columns.saturating_sub(from.width() + "  # ".len()).min(ORIGIN_COLUMN);
             let line = format!("{:<padded$}  # {from}\n", format!("{key} = {value}"));
             match line.trim_end().width() <= columns {
                 true => line,
-                false => format!("# {from}\n{}", assignment(key, value, true, columns)),
+                false => comment(from) + &assignment(key, value, true, columns),
             }
         }
     }
+}
+
+/// Returns a comment of TOML, wrapped.
+fn comment(text: &str) -> String {
+    let lines = wrapped(text, text_columns().saturating_sub("# ".len()), "", "");
+    lines.lines().map(|line| format!("# {line}\n")).collect()
 }

@@ -95,19 +95,25 @@ fn commented(paragraph: &str) -> String {
     wrapped(paragraph, COLUMNS, "# ", &format!("# {}", " ".repeat(indent)))
 }
 
-/// Returns the line that sets a key; several lines for a list that is wider than `columns`. The lines are a comment if
-/// the key is not set.
+/// Returns the line that sets a key; several lines for a list or a table that is wider than `columns`. The lines are a
+/// comment if the key is not set.
 pub fn assignment(name: &str, toml: &str, is_set: bool, columns: usize) -> String {
     let mark = if is_set { "" } else { "# " };
     let line = format!("{mark}{name} = {toml}\n");
-    let list: Option<Vec<String>> = format!("{name} = {toml}").parse::<toml::Table>().ok().and_then(|table| {
-        let items = table.get(name)?.as_array()?;
-        Some(items.iter().map(ToString::to_string).collect())
-    });
-    match list {
-        Some(items) if line.trim_end().len() > columns => {
+    if line.trim_end().len() <= columns {
+        return line;
+    }
+    match format!("value = {toml}").parse::<toml::Table>().ok().and_then(|mut table| table.remove("value")) {
+        Some(toml::Value::Array(items)) => {
             let items: String = items.iter().map(|item| format!("{mark}{INDENT}{item},\n")).collect();
             format!("{mark}{name} = [\n{items}{mark}]\n")
+        }
+        // A table in braces must be on one line.
+        Some(toml::Value::Table(values)) => {
+            let value = |(key, value): (&String, &toml::Value)| {
+                assignment(&format!("{name}.{key}"), &value.to_string(), is_set, columns)
+            };
+            values.iter().map(value).collect()
         }
         _ => line,
     }

@@ -57,6 +57,31 @@ fn assert_fits(shown: &str, columns: usize, what: &str) {
 }
 
 #[test]
+fn shown_configuration_breaks_lists_tables_and_comments() {
+    let place = Place::at("http://127.0.0.1:1").with_config(
+        "[warehouse]\npublish = { path = 'analysts.duckdb', parquet = 'analysts-parquet', without = ['visitor_id', 'email'] }\n\
+         [serve]\nreport = 'report.html'\nreport_flags = ['--by', 'browser', '--from', '90d', '--title', 'Quarter', '--survey', 'all']\n\
+         [notify]\ncommand = ['/usr/local/bin/tell', '--about', 'studysync']\n",
+    );
+    let mut all = Vec::new();
+    for columns in [80, 40] {
+        let Some(shown) = on_terminal(&place, &["config", "show"], columns) else { return };
+        let shown = plain(&shown.replace("\r\n", "\n"));
+        assert_fits(&shown, columns, "config show");
+        assert!(shown.contains("\nreport_flags = [\n    \"--by\",\n"), "{shown}");
+        assert!(shown.contains("\npublish.without = [\"visitor_id\", \"email\"]\n"), "{shown}");
+        let is_value_or_comment =
+            |line: &str| line.is_empty() || line.starts_with(['#', '[', ' ', ']']) || line.contains(" = ");
+        assert!(shown.lines().all(is_value_or_comment), "{shown}");
+        all.push(shown.parse::<toml::Table>().unwrap());
+    }
+    assert_eq!(all[0], all[1], "the values are the same");
+    // The output is a configuration file.
+    std::fs::write(place.path("again.toml"), all[0].to_string()).unwrap();
+    place.run(&["config", "show", "--config", "again.toml"]).expect(0);
+}
+
+#[test]
 fn the_first_screens_of_a_newcomer_fit_the_terminal() {
     let place = Place::at("http://127.0.0.1:1");
     for columns in [80, 40] {
