@@ -6,6 +6,7 @@ mod completions;
 mod config;
 mod demo;
 mod diff;
+mod disk;
 mod erase;
 mod exit;
 mod flags;

@@ -132,6 +132,7 @@ pub(super) async fn backfill(args: BackfillArgs, context: Context) -> Result<u8,
     let range = Window::new(args.from, args.to.unwrap_or(OPEN_END_MS));
     let request = args.run.request("backfill", Some(range), PeopleSelection::AfterLists);
     let settings = args.run.settings(&context).selection(&args.selection).shard(args.shard).build()?;
+    plan::warn_of_small_disks(&settings, range);
     run_request(request, settings, args.run.json, context).await
 }
 

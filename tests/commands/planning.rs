@@ -86,6 +86,27 @@ fn a_few_probe_requests_estimate_a_first_backfill() {
 }
 
 #[test]
+fn a_plan_estimates_the_bytes_of_new_records() {
+    for settings in services() {
+        let service = Service::start(settings);
+        let place = Place::new(&service);
+        assert!([0, 3].contains(&place.run(&["sync"]).code));
+        let bytes = || -> u64 {
+            let files = ["state", "archive", "parquet"].iter().flat_map(|folder| place.files(folder));
+            files.chain([place.duckdb()]).map(|file| std::fs::metadata(file).unwrap().len()).sum()
+        };
+        let before = bytes();
+        let plan = planned(&place, &["--from", &days_ago(122)]);
+        let estimate = plan["disks"][0]["bytes"].as_u64().unwrap();
+        backfilled(&place, 122);
+        let grown = bytes() - before;
+        assert!(grown <= estimate && estimate <= 5 * grown, "planned {estimate}, grown by {grown}");
+        // What was read needs no more space.
+        assert_eq!(planned(&place, &["--from", &days_ago(122)])["disks"], serde_json::json!([]));
+    }
+}
+
+#[test]
 fn the_waits_of_an_earlier_run_do_not_lower_the_planned_speed() {
     let service = Service::start(small(3_000, 30));
     let place = Place::new(&service).without_parquet().with_config(SMALL_PAGES);

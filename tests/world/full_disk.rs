@@ -162,6 +162,30 @@ fn p1_p2_exit_1_slow_a_full_disk_at_any_write_loses_nothing() {
     });
 }
 
+#[test]
+fn a_disk_that_is_too_small_for_a_backfill_is_named() {
+    if !may_mount() {
+        println!("SKIPPED: this user may not mount");
+        return;
+    }
+    let service = Service::start(small(2_000, 60));
+    let place = Place::new(&service);
+    place.report(&["sync"], 0);
+    let from = days_ago(60);
+    let room_kib = 150 << 10;
+    let (small, large) = on_a_full_disk(&place, ".", room_kib, &["plan", "--from", &from]);
+    for done in [&small, &large] {
+        assert!(done.stdout.contains("Needs about 1 MiB more on the disk of "), "{}", done.stdout);
+        assert!(done.code == 0 && done.stdout.contains("by the size of generated data; "), "{}", done.stdout);
+    }
+    assert!(small.stdout.contains("hint: make room before the run\n"), "{}", small.stdout);
+    assert!(!large.stdout.contains("make room"), "{}", large.stdout);
+    let (small, large) = on_a_full_disk(&place, ".", room_kib, &["backfill", "--from", &from]);
+    let warning = "WARN the disk may be too small: this backfill needs about 1 MiB more on the disk of ";
+    assert!(small.code == 0 && small.stderr.contains(warning), "{}", small.stderr);
+    assert!(!large.stderr.contains("too small"), "{}", large.stderr);
+}
+
 fn fill_disks(tried: &Tried<'_>) {
     if !may_mount() {
         println!("SKIPPED: this user may not mount; limits on the size of files are tried instead");

@@ -2,9 +2,7 @@
 //! have space, and DuckDB's extension can be loaded.
 
 use std::{
-    collections::BTreeMap,
     fs::OpenOptions,
-    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     slice,
 };
@@ -25,6 +23,7 @@ use crate::{
 
 use super::super::{
     CommandError,
+    disk::{Disk, FREE_MIN_BYTES, size, with_ancestors},
     terminal::{hanging_for_terminal, styled_error, styled_hint},
 };
 
@@ -189,9 +188,6 @@ pub(super) fn extensions(settings: &Settings) -> Vec<Finding> {
     pipeline::places(&settings.warehouse).into_iter().filter_map(of_place).collect()
 }
 
-/// Free space that every file system needs, in bytes. With less space, a run soon fills the disk.
-const FREE_MIN_BYTES: u64 = 256 << 20;
-
 /// Returns a finding for each file system that has a configured file or folder. File systems whose free space is
 /// unknown are left out.
 pub(super) fn disks(settings: &Settings) -> Vec<Finding> {
@@ -200,58 +196,25 @@ pub(super) fn disks(settings: &Settings) -> Vec<Finding> {
     let of_warehouses = warehouse.locations.values().map(|location| &location.path);
     let paths = paths.chain(of_warehouses).chain(warehouse.publish.paths.values());
     let paths = paths.chain(settings.recordings.is_enabled.then_some(&settings.recordings.path));
-    let mut disks: BTreeMap<u64, Disk> = BTreeMap::new();
-    for path in paths {
-        let Some(folder) = existing_folder(path) else { continue };
-        let Ok(device) = folder.metadata().map(|folder| folder.dev()) else { continue };
-        disks.entry(device).or_insert_with(|| Disk { folder, paths: Vec::new() }).paths.push(path);
+    Disk::of_paths(paths).iter().filter_map(|disk| disk_finding(disk, settings)).collect()
+}
+
+/// Compares the free space of a disk with the needed space. Returns `None` if the free space is unknown.
+fn disk_finding(disk: &Disk<'_>, settings: &Settings) -> Option<Finding> {
+    let free = disk.free_bytes()?;
+    let folder = disk.folder.display();
+    // The new copy for readers is written next to the old copy before it replaces the old one, so it needs its own
+    // space.
+    let copy = settings.warehouse.publish.paths.get(&WarehouseKind::DuckDb);
+    let copy = copy.filter(|copy| disk.paths.contains(copy));
+    let warehouse = &settings.warehouse.locations;
+    let copied = copy.and(warehouse.get(&WarehouseKind::DuckDb)).and_then(|file| file.path.metadata().ok());
+    let needed = FREE_MIN_BYTES + copied.map_or(0, |file| file.len());
+    let found = format!("{} free at {folder}", size(free));
+    if free >= needed {
+        return Some(Finding::ok("disk", found));
     }
-    disks.into_values().filter_map(|disk| disk.finding(settings)).collect()
-}
-
-/// A file system, with an existing folder on it and the configured paths on it.
-struct Disk<'a> {
-    folder: PathBuf,
-    paths: Vec<&'a PathBuf>,
-}
-
-impl Disk<'_> {
-    /// Compares the free space with the needed space. Returns `None` if the free space is unknown.
-    fn finding(&self, settings: &Settings) -> Option<Finding> {
-        let disk = rustix::fs::statvfs(&self.folder).ok()?;
-        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-        let folder = self.folder.display();
-        // The new copy for readers is written next to the old copy before it replaces the old one, so it needs its own
-        // space.
-        let copy = settings.warehouse.publish.paths.get(&WarehouseKind::DuckDb);
-        let copy = copy.filter(|copy| self.paths.contains(copy));
-        let warehouse = &settings.warehouse.locations;
-        let copied = copy.and(warehouse.get(&WarehouseKind::DuckDb)).and_then(|file| file.path.metadata().ok());
-        let needed = FREE_MIN_BYTES + copied.map_or(0, |file| file.len());
-        let found = format!("{} free at {folder}", size(free));
-        if free >= needed {
-            return Some(Finding::ok("disk", found));
-        }
-        Some(Finding::problem("disk", found, format!("make room: {} are needed there", size(needed)), 1))
-    }
-}
-
-fn size(bytes: u64) -> String {
-    match bytes {
-        0x4000_0000.. => format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30)),
-        _ => format!("{} MiB", bytes >> 20),
-    }
-}
-
-/// Returns the nearest existing folder: the path itself or a folder above it. A relative path begins in the working
-/// folder. `None` if no folder exists.
-pub(super) fn existing_folder(path: &Path) -> Option<PathBuf> {
-    with_ancestors(path).find(|path| path.is_dir()).map(Path::to_owned)
-}
-
-/// Returns the path itself and the folders above it. A relative path ends with the working folder.
-fn with_ancestors(path: &Path) -> impl Iterator<Item = &Path> {
-    path.ancestors().map(|path| if path == Path::new("") { Path::new(".") } else { path })
+    Some(Finding::problem("disk", found, format!("make room: {} are needed there", size(needed)), 1))
 }
 
 /// Returns the passed check `found` if a file can be created in each of these folders, else the failure of the first

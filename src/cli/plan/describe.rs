@@ -15,8 +15,9 @@ use crate::{
 
 use super::{
     super::{
+        disk::DiskEstimate,
         printer::{counted, counted_grouped, scope_name},
-        terminal::{FixedTable, styled_hint},
+        terminal::{FixedTable, styled_hint, wrapped},
     },
     cost::{PlannedUsers, SpeedBasis, Total},
 };
@@ -61,6 +62,7 @@ pub(super) fn describe(plan: &Plan, with_windows: bool) -> String {
         ));
     }
     text.push_str(&plan.bucket.as_ref().map(bucket).unwrap_or_default());
+    text.push_str(&plan.disks.iter().map(disk).collect::<String>());
     let has_unknown = plan.streams.iter().any(|stream| stream.estimate.requests.is_none());
     match (has_unknown, plan.probe_requests) {
         (true, Some(requests)) => {
@@ -133,6 +135,12 @@ fn bucket(night: &NightEstimate) -> String {
         counted(night.requests(), "request"),
         counted(files, "file")
     )
+}
+
+fn disk(estimate: &DiskEstimate) -> String {
+    let hint = format!("{} make room before the run\n", styled_hint("hint:"));
+    let needs = wrapped(&format!("Needs {}.", estimate.sentence()), "", "");
+    format!("\n{needs}") + if estimate.is_too_small() { &hint } else { "" }
 }
 
 fn windows(estimate: &Estimate) -> String {
@@ -227,6 +235,8 @@ pub(super) struct Plan {
     /// What a `sync` needs of the bucket; `None` for a backfill, without a bucket, and if nothing is due.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bucket: Option<NightEstimate>,
+    /// What the records of ranges that no run has read need on each disk; empty if no records are expected.
+    pub disks: Vec<DiskEstimate>,
 }
 
 #[cfg(test)]

@@ -15,13 +15,14 @@ use crate::{
     load::{NightEstimate, TimeRange},
     model::{Shard, Stream, Ties, Window, behaviour_names, format_second},
     pipeline::{self, Sample, ScopeBacklog, ValidCoverage},
-    plan::{Cutter, PlannedWindow, estimate, minutes},
+    plan::{Cutter, PlannedWindow, Reason, estimate, minutes},
     state::{State, StateError},
     sync_status::HealthReason,
 };
 
 use super::{
     CommandError, Context,
+    disk::DiskEstimate,
     flags::{LocationArgs, SelectionArgs, check_range, parse_moment, warn_of_unknown_surveys},
 };
 use cost::{Speed, Total, probe};
@@ -32,7 +33,8 @@ use describe::{Plan, PlannedStream, RateLimitWait};
 ///
 /// With --from it plans a backfill. Names a warehouse that is new or was lost, for which the run pulls everything again
 /// and `replay` needs no request. Records, requests and minutes are estimated from earlier runs. For ranges that no
-/// run has read, --probe requests a sample from the service, with 6 to 36 requests per stream.
+/// run has read, --probe requests a sample from the service, with 6 to 36 requests per stream. Also estimates the bytes
+/// that new records need on each disk.
 ///
 /// Exit codes: 0 planned; 1 the checkpoints cannot be read, or the service does not answer to --probe; 2 usage or
 /// configuration; 3 planned, but the warehouse does not know a named survey; 4 key refused;
@@ -146,6 +148,7 @@ fn plan(args: &PlanArgs, settings: &Settings, context: &Context) -> Result<Plan,
         Some(probed) => (std::mem::take(&mut probed.backlog), std::mem::take(&mut probed.samples)),
         None => (backlog_at(now_ms)?, Vec::new()),
     };
+    let stored_rows = stored_rows(&backlog);
     let speed = Speed::known(settings, state.as_ref(), probed.as_ref())?;
     let requests_per_sec = speed.map(|speed| speed.requests_per_sec);
     let mut samples = samples.into_iter();
@@ -171,6 +174,7 @@ fn plan(args: &PlanArgs, settings: &Settings, context: &Context) -> Result<Plan,
         speed_from: speed.map(|speed| speed.basis),
         ties: stored.ties,
         probe_requests: probed.map(|probed| probed.requests),
+        disks: estimate_disks(settings, &streams, stored_rows),
         streams,
         users,
         bucket,
@@ -215,4 +219,37 @@ fn estimate_night(
     }
     let is_due = !scans.is_empty();
     pipeline::places(&settings.warehouse).iter().filter(|_| is_due).find_map(|place| place.estimate_night(&scans))
+}
+
+/// Returns the number of rows that earlier scans of these scopes found.
+fn stored_rows(backlog: &[ScopeBacklog]) -> u64 {
+    backlog.iter().flat_map(|scope| &scope.covered).map(|interval| interval.rows).sum()
+}
+
+/// Estimates what the planned records need on each disk, without those of ranges that are read again. `stored_rows` is
+/// the number of rows that earlier scans of the planned streams found.
+fn estimate_disks(settings: &Settings, streams: &[PlannedStream], stored_rows: u64) -> Vec<DiskEstimate> {
+    let windows = streams.iter().flat_map(|stream| &stream.estimate.windows);
+    let is_new = |window: &&PlannedWindow| window.due.reason != Reason::Rescan;
+    let new_rows = windows.filter(is_new).filter_map(|window| window.rows).sum();
+    // The sizes of files are those of all streams.
+    let stored_rows = if settings.narrowed_to().is_some() { 0 } else { stored_rows };
+    DiskEstimate::of_records(settings, new_rows, stored_rows)
+}
+
+/// Warns of each disk that is too small for a backfill, as far as earlier runs show how many records there are.
+pub(super) fn warn_of_small_disks(settings: &Settings, range: Window) {
+    let Ok(Some(state)) = State::open_read_only(&settings.state_path) else { return };
+    let service_ms = pipeline::service_time_ms(&state, clock::now_ms());
+    let Ok(now_ms) = service_ms else { return };
+    let range = Window::new(range.start_ms, range.end_ms.min(now_ms));
+    let Ok(backlog) = pipeline::backlog(settings, Some(&state), Some(range), now_ms, ValidCoverage::Stored) else {
+        return;
+    };
+    let stored_rows = stored_rows(&backlog);
+    let streams: Vec<PlannedStream> =
+        backlog.into_iter().map(|backlog| planned_stream(backlog, None, None, Ties::Unknown)).collect();
+    for disk in estimate_disks(settings, &streams, stored_rows).iter().filter(|disk| disk.is_too_small()) {
+        tracing::warn!("the disk may be too small: this backfill needs {}", disk.sentence());
+    }
 }
