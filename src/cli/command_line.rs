@@ -147,6 +147,11 @@ fn other_command(name: &str, flag: &str) -> Option<String> {
     if name == "sync" && ["from", "since", "to", "until"].contains(&flag) {
         return Some("`sync` pulls what is new; `studysync backfill --from DATE` pulls a range".to_owned());
     }
+    if name == "report" && flag == "until" {
+        return Some(
+            "--from and --to are the range of the answers; --since also shows what changed since then".to_owned(),
+        );
+    }
     let has_name = |arg: &Arg| {
         arg.get_long() == Some(flag) || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&flag))
     };

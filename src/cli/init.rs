@@ -3,7 +3,7 @@
 use std::{
     fs::OpenOptions,
     io::{self, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use clap::Args;
@@ -55,9 +55,14 @@ pub(super) fn run(args: &InitArgs, context: Context) -> Result<u8, CommandError>
         _ => CommandError::failed(format!("cannot write {}", path.display()))(source),
     })?;
     context.printer.print_wrapped(&format!(
-        "{} is written. Next:{} put the key into STUDYSYNC_API_KEY, and run `studysync check`.",
+        "{} is written. Next:{} put the key into STUDYSYNC_API_KEY, and run `studysync check{}`.",
         path.display(),
-        if args.base_url.is_some() { "" } else { " set base_url in it," }
+        if args.base_url.is_some() { "" } else { " set base_url in it," },
+        if path.as_path() == Path::new(CONFIG_FILE_NAME) {
+            String::new()
+        } else {
+            format!(" --config {}", path.display())
+        }
     ))?;
     Ok(0)
 }

@@ -347,7 +347,7 @@ pub(super) fn require_paths(settings: &Settings) -> Result<(), EraseError> {
     let no_state = (!state.try_exists().unwrap_or(true)).then(|| state.display().to_string());
     match missing.chain(no_state).next() {
         Some(missing) => Err(EraseError::Names(format!(
-            "{missing} is not there: an erasure goes by everything that a sync keeps, so name the same places"
+            "{missing} is not there: data of people may be elsewhere, so name the places of the syncs"
         ))),
         None => Ok(()),
     }
@@ -362,7 +362,7 @@ pub(super) fn require_known_warehouses(settings: &Settings, state: &State) -> Re
         let is_address = BucketAddress::is_address(&known.location);
         if is_address || Path::new(&known.location).try_exists().unwrap_or(true) {
             return Err(EraseError::Names(format!(
-                "the {name} warehouse {} was filled as well, and would keep them: name it with --{name}, or remove it",
+                "the {name} warehouse {} was filled as well, and would be left out: name it with --{name}, or remove it",
                 known.location
             )));
         }

@@ -27,6 +27,9 @@ const LEFT_AFTER: Duration = Duration::from_secs(3);
 /// The minimum length of a wait that is shown. Nobody could read a shorter one.
 const WAIT_MIN: Duration = Duration::from_millis(500);
 
+/// The committed share from which the number of all windows is estimated.
+const ESTIMATED_FROM: f64 = 0.05;
+
 /// The name of a wait for the learned rate, which no failure caused.
 const PACING: &str = "pacing";
 
@@ -65,7 +68,7 @@ pub struct Reading {
     /// The end of the window that was committed last. `None` for a stream without windows.
     pub reached: Option<String>,
     pub windows_done: u64,
-    /// The estimated number of all windows. `None` before the first commit.
+    /// The estimated number of all windows. `None` if it is too early to estimate it.
     pub windows_expected: Option<u64>,
     /// The fetched share of the creation time that is due, 0 to 100. It never falls, and is below 100 until all windows
     /// are committed.
@@ -345,11 +348,11 @@ impl Snapshot {
     }
 
     /// Estimates the number of all windows, as if the remaining windows were as long as the finished ones. Returns
-    /// `None` before the first commit.
+    /// `None` until [`ESTIMATED_FROM`] is committed: the first windows of a run are shorter than the others.
     pub fn windows_expected(&self) -> Option<u64> {
         let share = self.share();
         let expected = (self.windows_done as f64 / share).round() as u64;
-        (share > 0.0).then_some(expected.max(self.windows_done))
+        (share >= ESTIMATED_FROM).then_some(expected.max(self.windows_done))
     }
 }
 
@@ -468,7 +471,7 @@ mod tests {
         for (done_ms, secs) in [(0, 60), (250, 1), (1000, 60)] {
             assert_eq!(secs_left(&snapshot(done_ms, 5), Duration::from_secs(secs)), None, "{done_ms} {secs}");
         }
-        assert_eq!(snapshot(0, 0).windows_expected(), None);
+        assert_eq!([snapshot(0, 0).windows_expected(), snapshot(49, 1).windows_expected()], [None; 2]);
     }
 
     #[test]

@@ -92,6 +92,9 @@ pub struct Status {
     /// When the status was read, epoch milliseconds by this machine.
     #[serde(skip)]
     pub now_ms: i64,
+    /// Why the rows were not counted; `None` if the warehouse cannot be read.
+    #[serde(skip)]
+    pub rows_left_out: Option<&'static str>,
     /// What the next sync scans, for each configured scope.
     #[serde(skip)]
     pub backlog: Vec<ScopeBacklog>,

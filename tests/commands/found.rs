@@ -197,7 +197,10 @@ fn init_writes_a_short_file_that_works() {
         assert!(refused.stderr.contains("such as https://feedback.example.com"), "{}", refused.stderr);
     }
     let place = empty();
-    assert!(bare(&place, &["init", "--full"]).expect(0).stdout.contains("set base_url in it"));
+    let said = bare(&place, &["init", "--full"]).expect(0).stdout;
+    assert!(said.contains("set base_url in it") && said.ends_with("run `studysync check`.\n"), "{said}");
+    let said = bare(&place, &["init", "other.toml"]).expect(0).stdout;
+    assert!(said.ends_with("run `studysync check --config other.toml`.\n"), "{said}");
     let full = std::fs::read_to_string(place.path("studysync.toml")).unwrap();
     let long: Vec<&str> = full.lines().filter(|line| line.chars().count() > 80).collect();
     assert!(long.is_empty() && full.contains("[notify]"), "{long:#?}");

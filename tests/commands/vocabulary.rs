@@ -46,6 +46,12 @@ fn a_range_for_sync_names_backfill_in_one_error() {
     }
     let done = bare(&place, &["query", "SELECT 1", "--max-requests", "3"]).expect(2);
     assert_one_error(&done, &["`studysync query` has no --max-requests", "--max-requests is a flag of ", "`sync`"]);
+    // In a report, --since is no range.
+    let done = bare(&place, &["report", "--since", "2024", "--until", "2025"]).expect(2);
+    assert_one_error(
+        &done,
+        &["`studysync report` has no --until", "hint: --from and --to are the range of the answers"],
+    );
     assert_one_error(&bare(&place, &["sync", "--no-such-flag"]).expect(2), &["unexpected argument '--no-such-flag'"]);
 }
 

@@ -5,6 +5,7 @@ mod control;
 mod faults;
 mod paging;
 mod people;
+mod restart;
 
 use std::collections::BTreeMap;
 

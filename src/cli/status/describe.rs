@@ -203,7 +203,7 @@ fn describe_coverage(status: &Status) -> String {
     }
     let names = shown.iter().map(|scope| scope.scope.to_string().len());
     let width = names.max().unwrap_or(0).max("responses".len());
-    text.extend(shown.iter().map(|scope| describe_scope(scope, width)));
+    text.extend(shown.iter().map(|scope| describe_scope(scope, width, status.rows_left_out)));
     text.push_str(&describe_later_themes(&shown));
     if let more @ 1.. = status.scopes.len() - shown.len() {
         let more = counted(more as u64, "scope");
@@ -214,8 +214,8 @@ fn describe_coverage(status: &Status) -> String {
 }
 
 /// Returns the line of a scope, and lines for its missing ranges and those that need a recheck.
-fn describe_scope(scope: &ScopeStatus, width: usize) -> String {
-    let unknown = || "rows unknown (the warehouse is in a bucket, or cannot be read now)".to_owned();
+fn describe_scope(scope: &ScopeStatus, width: usize, left_out: Option<&str>) -> String {
+    let unknown = || left_out.map_or_else(|| "rows unknown".to_owned(), |why| format!("rows not counted ({why})"));
     let rows = scope.rows.map_or_else(unknown, |rows| counted_grouped(rows, "row"));
     let (first, last) = (scope.complete.first(), scope.complete.last());
     let (start, end) = (first.map_or("?", |range| &range.start), last.map_or("?", |range| &range.end));

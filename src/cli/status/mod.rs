@@ -12,13 +12,15 @@ use crate::{
     clock,
     config::{Settings, WarehouseSettings},
     load::{CopyAge, LoadError, Reader},
-    model::{Scope, WarehouseKind, Window, format_second, parse_duration},
+    model::{Fault as _, Scope, WarehouseKind, Window, format_second, parse_duration},
     person::{SuppressionError, SuppressionList},
-    pipeline::{Memory, chain},
+    pipeline::{Memory, PipelineError, RunReason, chain, places},
     report::untrusted,
     serve::health_rules,
     state::{State, StateError},
-    sync_status::{CopyStatus, Health, HealthRules, LagCheck, ServeStatus, Status, WaitingErasure, proofs},
+    sync_status::{
+        CopyStatus, Health, HealthReason, HealthRules, LagCheck, ServeStatus, Status, WaitingErasure, proofs,
+    },
 };
 
 use super::{
@@ -90,8 +92,9 @@ pub(super) fn run(args: &StatusArgs, context: Context) -> Result<u8, CommandErro
         erasures_waiting,
         ..status
     };
-    complete(&mut status, args, &settings, &state)?;
-    let health = Health::new(&status, &settings, rules(args, &settings, &status));
+    let unreadable = complete(&mut status, args, &settings, &state)?;
+    let mut health = Health::new(&status, &settings, rules(args, &settings, &status));
+    health.reasons.splice(0..0, unreadable);
     let screen = Screen { status, health };
     context.printer.print_value(args.json, &screen, |screen| match range {
         Some(range) => describe_range(screen, range),
@@ -137,12 +140,22 @@ fn rules(args: &StatusArgs, settings: &Settings, status: &Status) -> HealthRules
 }
 
 /// Adds the details, the counts of the warehouse and the state of `serve`. Only the JSON has what is known against the
-/// data.
-fn complete(status: &mut Status, args: &StatusArgs, settings: &Settings, state: &State) -> Result<(), StateError> {
+/// data. Returns a reason for each warehouse that cannot be read.
+fn complete(
+    status: &mut Status,
+    args: &StatusArgs,
+    settings: &Settings,
+    state: &State,
+) -> Result<Vec<HealthReason>, StateError> {
     status.add_details(settings, state)?;
-    let mut reader = open_reader(&settings.warehouse);
+    let (mut reader, unreadable) = open_reader(&settings.warehouse);
     // To count rows, the files of the tables would be fetched from the bucket.
     let is_here = settings.warehouse.locations.values().next().is_some_and(|location| location.bucket.is_none());
+    status.rows_left_out = match &reader {
+        Some(_) if !is_here => Some("the warehouse is in a bucket"),
+        None if unreadable.is_empty() && is_here => Some("the warehouse is missing, or a run writes it now"),
+        _ => None,
+    };
     for scope in &mut status.scopes {
         let counted = reader.as_mut().filter(|_| is_here).map(|reader| count(reader, scope.scope));
         let counted = counted.transpose().inspect_err(|error| tracing::info!(%error, "cannot count rows"));
@@ -159,7 +172,7 @@ fn complete(status: &mut Status, args: &StatusArgs, settings: &Settings, state: 
     }
     status.copies = copies(&settings.warehouse);
     status.serve = ServeStatus::read(settings)?;
-    Ok(())
+    Ok(unreadable)
 }
 
 /// Returns the copies for readers. A copy whose files cannot be read is left out, and logged.
@@ -178,13 +191,29 @@ fn copies(warehouse: &WarehouseSettings) -> Vec<CopyStatus> {
     warehouse.publish.paths.iter().filter_map(copy).collect()
 }
 
-/// Opens the first warehouse that can be read.
-fn open_reader(warehouse: &WarehouseSettings) -> Option<Reader> {
+/// Opens the first warehouse that can be read. Also returns why those before it cannot be read, without those that are
+/// missing or locked.
+fn open_reader(warehouse: &WarehouseSettings) -> (Option<Reader>, Vec<HealthReason>) {
     let limits = Memory::of(warehouse).reader_limits();
-    warehouse.locations.iter().find_map(|(kind, location)| {
+    let mut unreadable = Vec::new();
+    let reader = warehouse.locations.iter().zip(places(warehouse)).find_map(|((kind, location), place)| {
         let opened = Reader::open_limited(&kind.at(location.clone()), limits);
-        opened.inspect_err(|error| tracing::info!(%error, "cannot count rows")).ok()
-    })
+        opened
+            .map_err(|source| {
+                tracing::info!(error = %source, "cannot count rows");
+                let error = PipelineError::Load { destination: place.name(), source };
+                if location.bucket.is_none() && place.exists() && error.reason() != RunReason::WarehouseLocked {
+                    unreadable.push(HealthReason {
+                        code: error.reason().name(),
+                        is_failing: true,
+                        text: chain(&error),
+                        hint: error.hint().map(str::to_owned),
+                    });
+                }
+            })
+            .ok()
+    });
+    (reader, unreadable)
 }
 
 /// Counts the rows of the stream's table, or only those of the scope's survey.

@@ -103,9 +103,12 @@ pub(super) fn check_ledgers(
         false => "Nothing is to be done",
     };
     Ok(Some(format!(
-        "the checkpoints did not fit the ledger of {}: every warehouse proves {}, the rest is pulled again. {action}",
+        "the checkpoints did not fit the ledger of {}: {}. {action}",
         mismatched.join(" and "),
-        counted(proven as u64, "scan")
+        match proven {
+            0 => "everything is pulled again".to_owned(),
+            _ => format!("all warehouses have {}, the rest is pulled again", counted(proven as u64, "scan")),
+        }
     )))
 }
 
