@@ -104,7 +104,8 @@ fn walk(node: &Handle, ancestors: &mut Vec<usize>, elements: &mut Vec<Element>) 
         NodeData::Text { contents } => {
             // The names of drawings are not visible text.
             let is_drawn = ancestors.iter().any(|at| elements[*at].name == "svg");
-            let contents = contents.borrow();
+            // A percentage stays in one line.
+            let contents = contents.borrow().replace('\u{a0}', " ");
             for (depth, at) in ancestors.iter().enumerate() {
                 if !is_drawn || depth + 1 == ancestors.len() {
                     elements[*at].text.push_str(&contents);

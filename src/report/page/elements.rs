@@ -2,9 +2,14 @@
 
 use maud::{Markup, PreEscaped, html};
 
-pub(super) use crate::report::format::{counted, decimal, grouped, percent, sanitized, sanitized_up_to};
+pub(super) use crate::report::format::{counted, decimal, grouped, sanitized, sanitized_up_to};
 
-use crate::report::chart::Drawing;
+use crate::report::{chart::Drawing, format};
+
+/// Formats a share of 0 to 1 as a percentage that stays in one line.
+pub(super) fn percent(share: f64) -> String {
+    format::percent(share).replace(' ', "\u{a0}")
+}
 
 /// The sections of the page: anchor and heading.
 pub(super) const SECTIONS: &[(&str, &str)] = &[
@@ -185,7 +190,7 @@ mod tests {
     #[test]
     fn numbers_are_formatted_for_people() {
         assert_eq!([grouped(0), grouped(-1234), grouped(999), grouped(1_234_567)], ["0", "-1,234", "999", "1,234,567"]);
-        assert_eq!(percent(0.12345), "12.3 %");
+        assert_eq!(percent(0.12345), "12.3\u{a0}%");
         assert_eq!(decimal(-0.04), "0.0");
         assert_eq!(counted(1, "day"), "1 day");
     }

@@ -73,9 +73,10 @@ fn range(data: &ReportData, settings: &ReportSettings) -> Markup {
         format_ms(local_ms.div_euclid(1000) * 1000).replace('T', " ").replace('Z', "")
     };
     let text = |range: AnswerRange| {
-        let from = range.from_ms.map(|at_ms| format!(" from {}", moment(at_ms))).unwrap_or_default();
-        let to = range.to_ms.map(|at_ms| format!(" to before {}", moment(at_ms))).unwrap_or_default();
-        format!("{from}{to}")
+        html! {
+            @if let Some(from_ms) = range.from_ms { " from " span.day { (moment(from_ms)) } }
+            @if let Some(to_ms) = range.to_ms { " to before " span.day { (moment(to_ms)) } }
+        }
     };
     html! {
         @if settings.answers != AnswerRange::default() {

@@ -62,7 +62,7 @@ fn read_up_to(coverage: &Coverage) -> String {
 /// Returns the ends of the 95 % band: `10.1 to 34.7 (95 %)`.
 pub(super) fn band(band: Option<(f64, f64)>) -> String {
     match band {
-        Some((low, high)) => format!("{} to {} (95 %)", decimal(low), decimal(high)),
+        Some((low, high)) => format!("{} to {} (95\u{a0}%)", decimal(low), decimal(high)),
         None => "no band".to_owned(),
     }
 }
@@ -148,7 +148,7 @@ pub(super) fn nps(nps: Option<&NpsPeriods>) -> Result<Markup, ReportError> {
         html! {
             figure {
                 (nps_chart(nps, "nps-all", &format!("NPS by {name} over all surveys"), &[Size::Wide, Size::Narrow])?)
-                figcaption { span.key.line {} " NPS " span.key.band {} " 95 % band" }
+                figcaption { span.key.line {} " NPS " span.key.band {} " 95\u{a0}% band" }
             }
             p.note { "The band is wide where answers are few: a change within it may be chance. " (nps_notes(nps)) }
             (nps_numbers("", &format!("NPS by {name}"), nps))
