@@ -19,9 +19,9 @@ pub(super) const FREE_MIN_BYTES: u64 = 256 << 20;
 
 /// Minimum records of a store whose size says how many bytes a record takes. Files of fewer records are mostly empty.
 const RECORDS_MIN: u64 = 50_000;
-/// Bytes of a record in each store, for a store that has no size of its own yet: measured with `sandbox --data rough` and
-/// all flags, as the difference between 20,000 and 150,000 responses. Without flags and with smooth data they are 130,
-/// 52 and 44.
+/// Bytes of a record in each store, for a store that has no size of its own yet: measured with `sandbox --data rough`
+/// and all flags, as the difference between 20,000 and 150,000 responses. Without flags and with smooth data they are
+/// 130, 52 and 44.
 const DUCKDB_BYTES: u64 = 360;
 const PARQUET_BYTES: u64 = 95;
 const ARCHIVE_BYTES: u64 = 140;

@@ -337,7 +337,8 @@ impl Snapshot {
         }
     }
 
-    /// Returns the fetched share of the creation time that was due: 0 to 1, and at most 0.99 until all of it is committed.
+    /// Returns the fetched share of the creation time that was due: 0 to 1, and at most 0.99 until all of it is
+    /// committed.
     fn fetched_share(&self) -> f64 {
         match self.share() {
             share if share < 1.0 && self.due_ms > 0 => {

@@ -56,8 +56,8 @@ pub(super) fn read(reader: &mut Reader, of: &str, segment: &str, found: &mut ByQ
     fill_list(reader, &sql, make, |answers| &mut answers.segments, found)
 }
 
-/// Returns why the segments of all answers are unknown, and what to do. `None` if an answer has a known segment, if there
-/// are no answers, or if the warehouse cannot tell.
+/// Returns why the segments of all answers are unknown, and what to do. `None` if an answer has a known segment, if
+/// there are no answers, or if the warehouse cannot tell.
 pub fn unknown_segments(reader: &mut Reader, segment: &str) -> Option<String> {
     let call = format!("answer_segments('{}')", segment.replace('\'', "''"));
     let mut first_text = |sql: &str| query(reader, sql, |row| row.text("found")).ok()?.pop().flatten();
