@@ -54,6 +54,7 @@ pub(super) fn describe(screen: &Screen) -> String {
     text.push_str(&describe_runs(status, health));
     text.push_str(&labelled("next run", &next_run(status)));
     text.push_str(&status.copies.iter().map(describe_copy).collect::<String>());
+    text.push_str(&describe_untrusted(status));
     text.push_str(&describe_coverage(status));
     text.push_str(&describe_unfinished(&status.unfinished_scans));
     text.push_str(&describe_waiting(status));
@@ -155,6 +156,18 @@ fn describe_copy(copy: &CopyStatus) -> String {
         _ => format!("{path} is MISSING: a run makes it at its end"),
     };
     labelled("copy", &text)
+}
+
+/// Returns the line with the reasons why figures may be wrong or incomplete; empty if there are none.
+fn describe_untrusted(status: &Status) -> String {
+    let mut reasons: Vec<&str> = status.untrusted.iter().flatten().map(|one| one.reason.as_str()).collect();
+    reasons.sort_unstable();
+    reasons.dedup();
+    if reasons.is_empty() {
+        return String::new();
+    }
+    let reasons = reasons.join(", ").replace('_', " ");
+    labelled("trust", &format!("figures may be wrong: {reasons}. studysync query \"FROM untrusted\" has each"))
 }
 
 /// Returns the newest runs, newest first. The reason and the hint stand under their run, unless the health has them, or

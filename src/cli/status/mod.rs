@@ -139,8 +139,8 @@ fn rules(args: &StatusArgs, settings: &Settings, status: &Status) -> HealthRules
     HealthRules { max_lag: args.max_lag.or(rules.max_lag), ..rules }
 }
 
-/// Adds the details, the counts of the warehouse and the state of `serve`. Only the JSON has what is known against the
-/// data. Returns a reason for each warehouse that cannot be read.
+/// Adds the details, the counts of the warehouse and the state of `serve`. Without --json, nothing is fetched from a
+/// bucket. Returns a reason for each warehouse that cannot be read.
 fn complete(
     status: &mut Status,
     args: &StatusArgs,
@@ -161,7 +161,7 @@ fn complete(
         let counted = counted.transpose().inspect_err(|error| tracing::info!(%error, "cannot count rows"));
         scope.rows = counted.ok().flatten();
     }
-    let known = reader.as_mut().filter(|_| args.json).map(untrusted).transpose();
+    let known = reader.as_mut().filter(|_| args.json || is_here).map(untrusted).transpose();
     status.untrusted =
         known.inspect_err(|error| tracing::info!(%error, "cannot read the view untrusted")).ok().flatten();
     // Counting the due users starts another engine.
