@@ -62,14 +62,14 @@ fn status_of_a_damaged_or_missing_warehouse_is_failing() {
     std::fs::write(place.duckdb(), "no database").unwrap();
     let done = place.run(&["status"]).expect(0);
     let lines = screen(&done);
-    assert!(lines[0].starts_with("health    FAILING: the duckdb warehouse failed: "), "{lines:#?}");
-    assert!(done.stdout.contains("hint: name another path; or, if it was a warehouse before"), "{}", done.stdout);
+    assert!(lines[0].starts_with("health    FAILING: the duckdb warehouse failed:"), "{lines:#?}");
+    assert!(done.stdout.contains("hint: name another path; or, if it was a warehouse"), "{}", done.stdout);
     assert!(done.stdout.contains(", rows unknown\n"), "{}", done.stdout);
     let json = place.run(&["status", "--json"]).expect(0).json();
     assert_eq!((&json["healthy"], &json["reasons"][0]["code"]), (&json!(false), &json!("configuration")), "{json}");
     std::fs::remove_file(place.duckdb()).unwrap();
     let missing = place.run(&["status"]).expect(0).stdout;
-    assert!(missing.starts_with("health    FAILING: there is no duckdb warehouse at "), "{missing}");
+    assert!(missing.starts_with("health    FAILING: there is no duckdb warehouse at"), "{missing}");
     assert!(
         missing.split_whitespace().collect::<Vec<_>>().join(" ").contains("rows not counted (the warehouse is missing")
     );

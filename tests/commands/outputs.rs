@@ -102,7 +102,7 @@ fn plan_sends_no_request_and_lists_the_coming_work() {
         [&["plan", "--json"][..], &["plan", "--from", &days_ago(20), "--to", &NOW_MS.to_string(), "--json"]]
     {
         let plan = place.run(arguments).expect(0).json();
-        let keys = ["command", "now", "reasons", "requests_per_sec", "streams", "ties", "total", "under_way"];
+        let keys = ["command", "disks", "now", "reasons", "requests_per_sec", "streams", "ties", "total", "under_way"];
         assert_eq!(sorted_keys(&plan), keys);
         assert_eq!(sorted_keys(&plan["total"]), ["is_partial", "minutes", "requests", "rows", "windows"]);
         assert_eq!(plan["streams"].as_array().unwrap().len(), 3);

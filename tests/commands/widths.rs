@@ -69,7 +69,7 @@ fn shown_configuration_breaks_lists_tables_and_comments() {
         let shown = plain(&shown.replace("\r\n", "\n"));
         assert_fits(&shown, columns, "config show");
         assert!(shown.contains("\nreport_flags = [\n    \"--by\",\n"), "{shown}");
-        assert!(shown.contains("\npublish.without = [\"visitor_id\", \"email\"]\n"), "{shown}");
+        assert!(shown.contains("\npublish.path = \"analysts.duckdb\"\npublish."), "{shown}");
         let is_value_or_comment =
             |line: &str| line.is_empty() || line.starts_with(['#', '[', ' ', ']']) || line.contains(" = ");
         assert!(shown.lines().all(is_value_or_comment), "{shown}");

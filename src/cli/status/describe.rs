@@ -29,6 +29,8 @@ const RUNS_MAX: usize = 4;
 const SCOPES_MAX: usize = 3;
 /// Maximum lines of drift.
 const DRIFT_LINES_MAX: usize = 3;
+/// Reasons against figures that have lines of their own: MISSING, RECHECK, the drift and the clock.
+const SHOWN_ELSEWHERE: [&str; 4] = ["uncovered", "needs_recheck", "drift", "clock"];
 /// The indent of the texts beside the labels.
 const INDENT: &str = "          ";
 /// The indent of the reason and the hint of a run.
@@ -158,15 +160,17 @@ fn describe_copy(copy: &CopyStatus) -> String {
     labelled("copy", &text)
 }
 
-/// Returns the line with the reasons why figures may be wrong or incomplete; empty if there are none.
+/// Returns the line with the reasons why figures may be wrong or incomplete, without those that other lines show; empty
+/// if there are none.
 fn describe_untrusted(status: &Status) -> String {
-    let mut reasons: Vec<&str> = status.untrusted.iter().flatten().map(|one| one.reason.as_str()).collect();
+    let reasons = status.untrusted.iter().flatten().map(|one| one.reason.as_str());
+    let mut reasons: Vec<&str> = reasons.filter(|reason| !SHOWN_ELSEWHERE.contains(reason)).collect();
     reasons.sort_unstable();
     reasons.dedup();
     if reasons.is_empty() {
         return String::new();
     }
-    let reasons = reasons.join(", ").replace('_', " ");
+    let reasons = reasons.join(", ");
     labelled("trust", &format!("figures may be wrong: {reasons}. studysync query \"FROM untrusted\" has each"))
 }
 
