@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::{
     config::{ArchiveChoice, Settings},
     files::files_below,
-    model::WarehouseKind,
+    model::{Location, WarehouseKind},
 };
 
 /// Free space that every disk needs, in bytes. With less space, a run soon fills the disk.
@@ -65,14 +65,16 @@ pub(super) struct DiskEstimate {
 }
 
 impl DiskEstimate {
-    /// Estimates what new records need on each disk of this machine. `stored` is the number of records that the
+    /// Estimates what new records need on each disk of this machine: in DuckDB files, Parquet folders and the archive,
+    /// not in catalogs. `stored` is the number of records that the
     /// warehouses and the archive have.
     pub fn of_records(settings: &Settings, new: u64, stored: u64) -> Vec<DiskEstimate> {
         let bytes_of = |kind: &WarehouseKind| match kind {
             WarehouseKind::DuckDb => DUCKDB_BYTES,
-            WarehouseKind::Parquet => PARQUET_BYTES,
+            _ => PARQUET_BYTES,
         };
-        let locations = settings.warehouse.locations.iter().filter(|(_, location)| location.bucket.is_none());
+        let is_here = |location: &Location| location.bucket.is_none() && location.catalog.is_none();
+        let locations = settings.warehouse.locations.iter().filter(|(_, location)| is_here(location));
         let stores = locations.map(|(kind, location)| (&location.path, bytes_of(kind)));
         let stores = stores.chain(settings.warehouse.publish.paths.iter().map(|(kind, path)| (path, bytes_of(kind))));
         let archive = &settings.archive_location;

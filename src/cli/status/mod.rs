@@ -140,7 +140,7 @@ fn rules(args: &StatusArgs, settings: &Settings, status: &Status) -> HealthRules
 }
 
 /// Adds the details, the counts of the warehouse and the state of `serve`. Without --json, nothing is fetched from a
-/// bucket. Returns a reason for each warehouse that cannot be read.
+/// bucket, and no view of a catalog is read. Returns a reason for each warehouse that cannot be read.
 fn complete(
     status: &mut Status,
     args: &StatusArgs,
@@ -151,9 +151,10 @@ fn complete(
     let (mut reader, unreadable) = open_reader(&settings.warehouse);
     // To count rows, the files of the tables would be fetched from the bucket.
     let is_here = settings.warehouse.locations.values().next().is_some_and(|location| location.bucket.is_none());
+    let is_file = is_here && settings.warehouse.locations.values().all(|location| location.catalog.is_none());
     status.rows_left_out = match &reader {
         Some(_) if !is_here => Some("the warehouse is in a bucket"),
-        None if unreadable.is_empty() && is_here => Some("the warehouse is missing, or a run writes it now"),
+        None if unreadable.is_empty() && is_file => Some("the warehouse is missing, or a run writes it now"),
         _ => None,
     };
     for scope in &mut status.scopes {
@@ -161,7 +162,7 @@ fn complete(
         let counted = counted.transpose().inspect_err(|error| tracing::info!(%error, "cannot count rows"));
         scope.rows = counted.ok().flatten();
     }
-    let known = reader.as_mut().filter(|_| args.json || is_here).map(untrusted).transpose();
+    let known = reader.as_mut().filter(|_| args.json || is_file).map(untrusted).transpose();
     status.untrusted =
         known.inspect_err(|error| tracing::info!(%error, "cannot read the view untrusted")).ok().flatten();
     // Counting the due users starts another engine.
@@ -202,7 +203,8 @@ fn open_reader(warehouse: &WarehouseSettings) -> (Option<Reader>, Vec<HealthReas
             .map_err(|source| {
                 tracing::info!(error = %source, "cannot count rows");
                 let error = PipelineError::Load { destination: place.name(), source };
-                if location.bucket.is_none() && place.exists() && error.reason() != RunReason::WarehouseLocked {
+                let is_file = location.bucket.is_none() && location.catalog.is_none();
+                if is_file && place.exists() && error.reason() != RunReason::WarehouseLocked {
                     unreadable.push(HealthReason {
                         code: error.reason().name(),
                         is_failing: true,
