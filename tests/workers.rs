@@ -49,6 +49,7 @@ pub fn share_a_backfill(place: impl Fn(&Service) -> Place) {
     thread::sleep(Duration::from_millis(2500));
     for killed in [1, 2] {
         running[killed].kill().unwrap();
+        running[killed].wait().unwrap();
     }
     let ended: Vec<Option<i32>> = running.iter_mut().map(|child| child.wait().unwrap().code()).collect();
     assert_eq!((ended[0], ended[3]), (Some(0), Some(0)), "{ended:?}");
