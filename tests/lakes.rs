@@ -1,5 +1,5 @@
-//! Warehouses in catalogs: the real binary against DuckLake, PostgreSQL and Iceberg. `scripts/lakes.sh` starts the servers
-//! and installs the extensions.
+//! Warehouses in catalogs: the real binary against DuckLake, PostgreSQL and Iceberg. `scripts/lakes.sh` starts the
+//! servers and installs the extensions.
 
 use studysync_sandbox::ChangeRequest;
 

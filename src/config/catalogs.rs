@@ -8,7 +8,7 @@ use super::{
     environment::variable,
     error::{ConfigError, invalid},
 };
-use crate::model::{CatalogAddress, CatalogKeys};
+use crate::model::{CatalogAddress, CatalogKeys, WarehouseKind};
 
 /// The address of an Iceberg warehouse, which the file may have as a table.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -52,6 +52,19 @@ impl From<IcebergValue> for String {
 impl Value for IcebergValue {
     fn value_type() -> ValueType {
         ValueType::Text
+    }
+}
+
+/// Parses the address of a warehouse of this kind; `None` if this kind is no catalog.
+///
+/// # Errors
+/// What is wrong with the text.
+pub(super) fn address(kind: WarehouseKind, text: &str) -> Option<Result<CatalogAddress, String>> {
+    match kind {
+        WarehouseKind::DuckDb | WarehouseKind::Parquet => None,
+        WarehouseKind::DuckLake => Some(CatalogAddress::ducklake(text)),
+        WarehouseKind::Postgres => Some(CatalogAddress::postgres(text)),
+        WarehouseKind::Iceberg => Some(CatalogAddress::iceberg(text)),
     }
 }
 

@@ -80,6 +80,7 @@ pub(super) fn resolve_with(
     let has_serve = lines.of_label("[serve]").is_some() || set.iter().any(|key| key.table == "serve");
     let resolved = resolve_file(file, config.clone(), overrides).map(|mut settings| {
         settings.serve.is_configured = has_serve;
+        settings.leave_to_first_worker();
         settings
     });
     resolved.map_err(|error| match error {
@@ -133,15 +134,8 @@ pub(super) fn resolve_file(
     let drift = streams::drift_policy(&tables)?;
     let erase_vanished_after_days = erase_vanished_after_days(&file.erase)?;
     let users = streams::users_settings(tables.remove(&Stream::Users).unwrap_or_default(), &overrides.streams)?;
-    let mut streams = streams::enabled(tables, &overrides.streams)?;
-    let (mut users, mut recordings) = (users, recordings);
-    if let Some(shard) = overrides.shard {
-        // The first worker reads what has no windows. Users and recordings are due by all rows, which a sync reads.
-        streams.retain(|stream| shard.is_first() || stream.stream.is_windowed());
-        (users.is_enabled, recordings.is_enabled) = (false, false);
-    }
     Ok(Settings {
-        streams,
+        streams: streams::enabled(tables, &overrides.streams)?,
         users,
         drift,
         config,
@@ -279,7 +273,7 @@ fn warehouse(
     let mut locations = WarehouseLocations::new();
     for kind in WarehouseKind::ALL {
         if let Some(path) = overrides.warehouses.remove(&kind).or(table.take_place(kind)) {
-            let location = match CatalogAddress::of(kind, &path.to_string_lossy()) {
+            let location = match catalogs::address(kind, &path.to_string_lossy()) {
                 Some(address) => catalog_location(kind, address, state_path, table.extension_directory.clone())?,
                 None => location(kind, path, state_path)?,
             };

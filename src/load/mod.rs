@@ -1,9 +1,10 @@
 //! Applies scans to warehouses, and does all other work on the rows of warehouses. Uses no network, no page files and
 //! no configuration.
 //!
-//! A [`Warehouse`] is a store ([`store`]: a DuckDB file, a folder of Parquet files, or an attached catalog) with operations on its rows.
-//! [`scan`] compares a scan with the stored rows and writes the differences. [`tables`] reads and writes rows that are
-//! not records of a scan, such as the ledger and webhook events. [`persons`] finds and removes people.
+//! A [`Warehouse`] is a store ([`store`]: a DuckDB file, a folder of Parquet files, or an attached catalog) with
+//! operations on its rows. [`scan`] compares a scan with the stored rows and writes the differences. [`tables`] reads
+//! and writes rows that are not records of a scan, such as the ledger and webhook events. [`persons`] finds and removes
+//! people.
 
 mod analyst_copy;
 #[cfg(test)]

@@ -7,8 +7,6 @@ use std::{
 
 use url::Url;
 
-use super::WarehouseKind;
-
 /// Schema of the tables if the address names none.
 const SCHEMA: &str = "studysync";
 
@@ -73,19 +71,6 @@ pub struct PostgresAddress {
 }
 
 impl CatalogAddress {
-    /// Parses the address of a warehouse of this kind; `None` if this kind is no catalog.
-    ///
-    /// # Errors
-    /// What is wrong with the text.
-    pub fn of(kind: WarehouseKind, text: &str) -> Option<Result<Self, String>> {
-        match kind {
-            WarehouseKind::DuckDb | WarehouseKind::Parquet => None,
-            WarehouseKind::DuckLake => Some(Self::ducklake(text)),
-            WarehouseKind::Postgres => Some(Self::postgres(text)),
-            WarehouseKind::Iceberg => Some(Self::iceberg(text)),
-        }
-    }
-
     /// Parses the address of a DuckLake. Without `data`, the files are in the folder `PATH.files`. A relative `data`
     /// beside a catalog file is relative to the folder of this file.
     ///

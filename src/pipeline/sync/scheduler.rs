@@ -128,8 +128,8 @@ impl Run {
         }
     }
 
-    /// Releases the DuckDB file, or the catalog file of a DuckLake, for a moment, so that waiting readers can open it. The
-    /// next step at the warehouse waits for them. Pulls go on. Other warehouses can be read at any time.
+    /// Releases the DuckDB file, or the catalog file of a DuckLake, for a moment, so that waiting readers can open it.
+    /// The next step at the warehouse waits for them. Pulls go on. Other warehouses can be read at any time.
     async fn let_readers_in(&self) -> Result<(), PipelineError> {
         let locations = &self.session.settings.warehouse.locations;
         if [WarehouseKind::DuckDb, WarehouseKind::DuckLake].iter().any(|kind| locations.contains_key(kind)) {
