@@ -93,10 +93,7 @@ impl Fault for ArchiveError {
         match self {
             ArchiveError::Full { .. } => RunReason::DiskFull,
             ArchiveError::OtherService { .. } | ArchiveError::OtherOwner { .. } => RunReason::Configuration,
-            ArchiveError::Bucket(error) => match error.kind() {
-                BucketErrorKind::Refused | BucketErrorKind::Missing => RunReason::Configuration,
-                BucketErrorKind::Changed | BucketErrorKind::Failed => RunReason::RunFailed,
-            },
+            ArchiveError::Bucket(error) if error.kind() != BucketErrorKind::Failed => error.reason(),
             _ => RunReason::RunFailed,
         }
     }
@@ -110,12 +107,7 @@ impl Fault for ArchiveError {
             ArchiveError::Changed { .. } => {
                 "run the command again; only one process at a time may change an archive, with one state file"
             }
-            ArchiveError::Bucket(error) => match error.kind() {
-                BucketErrorKind::Refused | BucketErrorKind::Missing => {
-                    "check the address, the credentials and their rights: `studysync check` tries each right"
-                }
-                _ => return None,
-            },
+            ArchiveError::Bucket(error) => error.hint()?,
             ArchiveError::File(error) => error.hint()?,
             ArchiveError::OtherService { .. } | ArchiveError::OtherOwner { .. } => {
                 "name another folder with --archive (path under [archive]): a folder holds the pages of one service, environment and state \

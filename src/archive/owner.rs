@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ArchiveError, FileSummary, PageFile};
 use crate::{
-    bucket::{Bucket, Content, Expected, Version},
+    bucket::{Bucket, Content, Version},
     files::{Access, Output},
     model::{Location, is_same_service},
 };
@@ -136,9 +136,8 @@ impl OwnerFile<'_> {
             .map_err(|error| ArchiveError::io("write", &path)(error.into()))?;
         text.push(b'\n');
         if let Some(bucket) = self.bucket {
-            let expected = version.map_or(Expected::Missing, Expected::Version);
             let changed = || ArchiveError::Changed { path: bucket.url_of(OWNER_FILE).into() };
-            bucket.put(OWNER_FILE, Content::Bytes(&text), &expected)?.ok_or_else(changed)?;
+            bucket.put(OWNER_FILE, Content::Bytes(&text), &version.into())?.ok_or_else(changed)?;
             return Ok(bucket.require_conditions(OWNER_FILE)?);
         }
         let written = || -> io::Result<()> {

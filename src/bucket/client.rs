@@ -39,8 +39,14 @@ pub(super) fn store_of(address: &BucketAddress) -> Result<Arc<dyn Backend>, obje
         max_retries: RETRIES_MAX,
         retry_timeout: RETRY_TIMEOUT,
     };
-    let (scheme, _) = ObjectStoreScheme::parse(address.url())?;
     let url = address.url().as_str();
+    if let Some(server) = address.test_server() {
+        let backoff =
+            BackoffConfig { init_backoff: server.first_delay, max_backoff: server.first_delay * 10, base: 2.0 };
+        let builder = AmazonS3Builder::new().with_url(url).with_endpoint(&server.endpoint).with_allow_http(true);
+        return Ok(Arc::new(builder.with_skip_signature(true).with_retry(RetryConfig { backoff, ..retry }).build()?));
+    }
+    let (scheme, _) = ObjectStoreScheme::parse(address.url())?;
     Ok(match scheme {
         ObjectStoreScheme::GoogleCloudStorage => {
             let set = |builder: GoogleCloudStorageBuilder, (key, value)| {

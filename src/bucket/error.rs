@@ -2,6 +2,8 @@
 
 use std::{error::Error, io};
 
+use crate::model::{Fault, RunReason};
+
 /// A request to a bucket failed, after its repetitions.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {object}: {why}")]
@@ -62,6 +64,27 @@ impl BucketError {
     /// Returns what the failure means.
     pub fn kind(&self) -> BucketErrorKind {
         self.kind
+    }
+}
+
+impl Fault for BucketError {
+    fn reason(&self) -> RunReason {
+        match self.kind {
+            BucketErrorKind::Refused | BucketErrorKind::Missing => RunReason::Configuration,
+            BucketErrorKind::Changed => RunReason::WarehouseLocked,
+            BucketErrorKind::Failed => RunReason::WarehouseFailed,
+        }
+    }
+
+    fn hint(&self) -> Option<&str> {
+        match self.kind {
+            BucketErrorKind::Refused => Some(
+                "`studysync check` tries each right that is needed. docs/howto/bucket.md lists the rights, and the variables with \
+                 credentials, region and endpoint",
+            ),
+            BucketErrorKind::Missing => Some("create the bucket, or correct its name"),
+            BucketErrorKind::Changed | BucketErrorKind::Failed => None,
+        }
     }
 }
 

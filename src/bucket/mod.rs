@@ -19,7 +19,7 @@ use std::{
     future::Future,
     io,
     ops::Range,
-    sync::{Arc, mpsc},
+    sync::{Arc, Mutex, PoisonError, Weak, mpsc},
 };
 
 use bytes::Bytes;
@@ -92,6 +92,13 @@ pub enum Expected {
     Version(Version),
 }
 
+impl From<Option<Version>> for Expected {
+    /// Expects the version that was found, or no object.
+    fn from(found: Option<Version>) -> Self {
+        found.map_or(Self::Missing, Self::Version)
+    }
+}
+
 /// The content of an object.
 #[derive(Clone, Debug)]
 pub struct Object {
@@ -116,12 +123,20 @@ pub struct ListedObject {
 pub struct Bucket(Arc<Shared>);
 
 struct Shared {
-    store: Arc<dyn Backend>,
+    connection: Arc<Connection>,
     address: BucketAddress,
     failpoints: Failpoints,
-    /// Runs the requests. `None` only while this value is dropped.
+}
+
+/// The client of a bucket, and the threads of its requests.
+struct Connection {
+    store: Arc<dyn Backend>,
+    /// `None` only while this value is dropped.
     runtime: Option<Runtime>,
 }
+
+/// The connections in use. All folders of one bucket share a connection.
+static CONNECTIONS: Mutex<Vec<(BucketAddress, Weak<Connection>)>> = Mutex::new(Vec::new());
 
 impl fmt::Debug for Bucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -129,7 +144,30 @@ impl fmt::Debug for Bucket {
     }
 }
 
-impl Drop for Shared {
+impl Connection {
+    fn open(store: Arc<dyn Backend>, address: &BucketAddress) -> Result<Arc<Self>, BucketError> {
+        let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("bucket").enable_all().build();
+        let runtime = runtime.map_err(|error| BucketError::local("start a thread for", address.to_string(), error))?;
+        Ok(Arc::new(Self { store, runtime: Some(runtime) }))
+    }
+
+    /// Returns the connection that is in use, or a new one.
+    fn to(address: &BucketAddress) -> Result<Arc<Self>, BucketError> {
+        // Every change is complete after one call.
+        let mut all = CONNECTIONS.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|(_, connection)| connection.strong_count() > 0);
+        let in_use = all.iter().filter(|(other, _)| other.is_same_bucket(address)).find_map(|(_, open)| open.upgrade());
+        if let Some(connection) = in_use {
+            return Ok(connection);
+        }
+        let store = client::store_of(address).map_err(|error| BucketError::of("open", address.to_string())(error))?;
+        let connection = Self::open(store, address)?;
+        all.push((address.clone(), Arc::downgrade(&connection)));
+        Ok(connection)
+    }
+}
+
+impl Drop for Connection {
     fn drop(&mut self) {
         // A runtime that is dropped waits for its tasks, which an asynchronous caller must not do.
         if let Some(runtime) = self.runtime.take() {
@@ -144,15 +182,14 @@ impl Bucket {
     /// # Errors
     /// If the variables contradict each other, or the address lacks what the provider needs.
     pub fn connect(address: &BucketAddress, failpoints: &Failpoints) -> Result<Self, BucketError> {
-        let store = client::store_of(address).map_err(|error| BucketError::of("open", address.to_string())(error))?;
-        Self::over(store, address.clone(), failpoints.clone())
+        let connection = Connection::to(address)?;
+        Ok(Self(Arc::new(Shared { connection, address: address.clone(), failpoints: failpoints.clone() })))
     }
 
     /// Creates access to a store of objects.
+    #[cfg(test)]
     pub fn over(store: Arc<dyn Backend>, address: BucketAddress, failpoints: Failpoints) -> Result<Self, BucketError> {
-        let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("bucket").enable_all().build();
-        let runtime = runtime.map_err(|error| BucketError::local("start a thread for", address.to_string(), error))?;
-        Ok(Self(Arc::new(Shared { store, address, failpoints, runtime: Some(runtime) })))
+        Ok(Self(Arc::new(Shared { connection: Connection::open(store, &address)?, address, failpoints })))
     }
 
     /// Returns the address of the folder.
@@ -252,10 +289,12 @@ impl Bucket {
     }
 
     fn path(&self, key: &str) -> Path {
-        match self.0.address.prefix() {
-            "" => Path::from(key),
-            prefix => Path::from(format!("{prefix}/{key}")),
-        }
+        let key = match self.0.address.prefix() {
+            "" => key.to_owned(),
+            prefix => format!("{prefix}/{key}"),
+        };
+        // Other programs name objects with characters that `Path::from` would write in another way.
+        Path::parse(&key).unwrap_or_else(|_| Path::from(key))
     }
 
     /// Hits the failpoint of a request that changes objects.
@@ -271,12 +310,12 @@ impl Bucket {
         F: Future<Output = Result<T, object_store::Error>> + Send + 'static,
     {
         let (answer, answered) = mpsc::sync_channel(1);
-        let request = request(Arc::clone(&self.0.store));
+        let request = request(Arc::clone(&self.0.connection.store));
         let task = async move {
             // The receiver waits until the answer is here.
             let _ = answer.send(request.await);
         };
-        if let Some(runtime) = &self.0.runtime {
+        if let Some(runtime) = &self.0.connection.runtime {
             runtime.spawn(task);
         }
         // The sender is gone without an answer only if the request panicked.

@@ -75,7 +75,7 @@ impl Bucket {
             }
             Expected::Version(version) => PutMode::Update(version.0.clone()),
         };
-        let mut delay = FIRST_DELAY;
+        let mut delay = self.address().test_server().map_or(FIRST_DELAY, |server| server.first_delay);
         let mut tries = 1;
         loop {
             let (path, body, mode) = (self.path(key), payload(bytes.clone()), mode.clone());

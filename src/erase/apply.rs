@@ -22,10 +22,8 @@ use super::{
 use crate::{
     archive::Archive,
     config::Settings,
-    load::{ErasureRecord, LoadError, Warehouse},
-    model::{
-        BucketAddress, DAY_MS, DurableStep, Fault, Identifier, IdentifierKind, RunReason, WarehouseKind, format_ms,
-    },
+    load::{ErasureRecord, LoadError, Place, Warehouse},
+    model::{DAY_MS, DurableStep, Fault, Identifier, IdentifierKind, RunReason, WarehouseKind, format_ms},
     person::{SUPPRESSION_MARGIN_MS, SuppressionEntry, SuppressionList},
     pipeline::{self, PipelineError, Session, System, chain, service_time_ms, until_stopped},
     source::Source,
@@ -309,8 +307,8 @@ impl Erase {
         in_each(&mut self.destinations, |warehouse| record_erasures(warehouse, &[receipt.record()]))?;
         let report = serde_json::to_string(&receipt).unwrap_or_default();
         self.session.finish_run(receipt.outcome, receipt.exit_code, &report)?;
+        // The copy of the journal in a bucket does no harm: it has a receipt.
         journal.remove()?;
-        self.session.keep_state();
         Ok((receipt, path))
     }
 }
@@ -354,18 +352,20 @@ pub(super) fn require_paths(settings: &Settings) -> Result<(), EraseError> {
 }
 
 /// Fails if the settings lack a warehouse that earlier runs filled and that still exists, because the people's data
-/// would stay in that warehouse.
+/// would stay in that warehouse. The settings may name another warehouse of the same kind.
 pub(super) fn require_known_warehouses(settings: &Settings, state: &State) -> Result<(), EraseError> {
-    for kind in WarehouseKind::ALL.into_iter().filter(|kind| !settings.warehouse.locations.contains_key(kind)) {
+    let places = pipeline::places(&settings.warehouse);
+    for kind in WarehouseKind::ALL {
         let name = kind.name();
         let Some(known) = state.destination(name)? else { continue };
-        let is_address = BucketAddress::is_address(&known.location);
-        if is_address || Path::new(&known.location).try_exists().unwrap_or(true) {
-            return Err(EraseError::Names(format!(
-                "the {name} warehouse {} was filled as well, and would be left out: name it with --{name}, or remove it",
-                known.location
-            )));
+        let is_named = places.iter().any(|place| place.kind == kind && place.is_at(&known.location));
+        if is_named || !Place::may_exist(&known.location) {
+            continue;
         }
+        return Err(EraseError::Names(format!(
+            "the {name} warehouse {} was filled as well, and would be left out: name it with --{name}, or remove it",
+            known.location
+        )));
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    io::Read,
     path::{Path, PathBuf},
 };
 
@@ -12,7 +13,7 @@ use super::{
     error::in_each,
     export::ExportFolder,
     journal::OpenJournal,
-    place::{FileGroups, LocationResults, People, Plan, TextPlace},
+    place::{FileGroups, LocationResults, People, Plan, RawResult, TextPlace},
 };
 use crate::{
     archive::Archive,
@@ -96,16 +97,14 @@ impl TextPlace for Warehouses<'_> {
     }
 
     fn search(&mut self, people: &People, found: &mut LocationResults) -> Result<(), EraseError> {
-        let places = pipeline::places(&self.settings.warehouse);
-        let searched = in_each(self.all, |warehouse| {
+        in_each(self.all, |warehouse| {
             let result = warehouse.search(&people.identifiers, &people.matcher)?;
             self.mentions.insert(warehouse.name(), result.mentions.clone());
             found.insert(warehouse.name().to_owned(), result);
             // Publishing writes everything and releases the lock, so that the raw files can be read.
             warehouse.publish()
-        });
-        searched?;
-        places.iter().try_for_each(|place| place.fetch_all().map_err(EraseError::load(place.name())))
+        })
+        .map(drop)
     }
 
     fn redact(&mut self, people: &People, only_own: bool, journal: &mut OpenJournal) -> Result<(), EraseError> {
@@ -124,6 +123,24 @@ impl TextPlace for Warehouses<'_> {
 
     fn files(&self) -> Result<FileGroups, EraseError> {
         warehouse_files(self.settings)
+    }
+
+    fn search_objects(&self, people: &People) -> Result<Option<RawResult>, EraseError> {
+        let (mut all, mut has_bucket) = (LocationResult::default(), false);
+        for place in pipeline::places(&self.settings.warehouse) {
+            let mut count = |url: &str, content: &mut dyn Read| {
+                let (hits, bytes) = people.matcher.count_in_raw(content)?;
+                all.searched += 1;
+                all.bytes += bytes;
+                all.unexplained += hits;
+                if hits > 0 {
+                    tracing::warn!(hits, "{url} holds bytes of an identifier");
+                }
+                Ok(())
+            };
+            has_bucket |= place.read_objects(&mut count).map_err(EraseError::load(place.name()))?;
+        }
+        Ok(has_bucket.then_some(("warehouse objects", all)))
     }
 }
 

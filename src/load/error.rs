@@ -9,7 +9,7 @@ use std::{
 use arrow::error::ArrowError;
 
 use crate::{
-    bucket::{BucketError, BucketErrorKind},
+    bucket::BucketError,
     files::{self, FileError},
     model::{FREE_SPACE, Fault, NEEDS_LOCKS, RunReason, USE_NEWER, WarehouseKind},
     schema::Table,
@@ -185,11 +185,7 @@ impl Fault for LoadError {
             | LoadError::NotOurs { .. }
             | LoadError::ForeignObject { .. }
             | LoadError::Column { .. } => RunReason::Configuration,
-            LoadError::Bucket(error) => match error.kind() {
-                BucketErrorKind::Refused | BucketErrorKind::Missing => RunReason::Configuration,
-                BucketErrorKind::Changed => RunReason::WarehouseLocked,
-                BucketErrorKind::Failed => RunReason::WarehouseFailed,
-            },
+            LoadError::Bucket(error) => error.reason(),
             _ => RunReason::WarehouseFailed,
         }
     }
@@ -234,14 +230,7 @@ impl Fault for LoadError {
             error if error.is_out_of_memory() => {
                 "raise memory_limit_mb under [warehouse] and run the same command again: nothing committed is lost"
             }
-            LoadError::Bucket(error) => match error.kind() {
-                BucketErrorKind::Refused => {
-                    "`studysync check` tries each right that is needed. docs/howto/bucket.md lists the rights, and the variables with \
-                     credentials, region and endpoint"
-                }
-                BucketErrorKind::Missing => "create the bucket, or correct its name",
-                BucketErrorKind::Changed | BucketErrorKind::Failed => return None,
-            },
+            LoadError::Bucket(error) => error.hint()?,
             LoadError::File(error) => error.hint()?,
             _ => return None,
         })

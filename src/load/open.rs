@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    io,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -15,25 +16,21 @@ use super::{
         SharedStore, Store,
         attached::{self, AttachedOptions, AttachedStore},
         duckdb::{self, Claim, DuckDbOptions, DuckDbStore},
-        parquet::{self, BucketTables, ParquetStore},
+        parquet::{self, ParquetStore},
     },
     table_views::TableViews,
 };
 pub use crate::bucket::{BucketCheck, OldVersions};
 use crate::{
-    bucket::{Bucket, Content, Expected},
+    bucket::{Bucket, Content},
     files::{self, FileError},
     model::{BucketAddress, CatalogAddress, Failpoints, LakeCatalog, Location, Stream, WarehouseKind},
 };
 
-/// Suffix of the folder of this machine for the files of a bucket that are compared with the service.
-const COMPARED: &str = ".compared";
 /// How long to wait for a reader whose files are to be removed.
 const READERS_WAIT: Duration = Duration::from_secs(60);
 /// Folder of a bucket for small files of the program.
 const KEPT: &str = ".studysync/state";
-/// Suffix of the folder of this machine for the files of a bucket that are searched for an erased person.
-const SEARCHED: &str = ".searched";
 
 /// A configured warehouse.
 #[derive(Clone, Debug)]
@@ -87,6 +84,22 @@ impl Place {
                 path.canonicalize().unwrap_or_else(|_| path.clone()).display().to_string()
             }
             _ => self.location.to_string(),
+        }
+    }
+
+    /// Returns true if this is the warehouse with an [`address`](Place::address) that the checkpoints store.
+    pub fn is_at(&self, address: &str) -> bool {
+        let real = |path: &Path| path.canonicalize().ok();
+        let is_same_file = || real(&self.location.path).is_some_and(|path| real(address.as_ref()) == Some(path));
+        self.address() == address || (self.location.bucket.is_none() && is_same_file())
+    }
+
+    /// Returns true if there may be a warehouse at an [`address`](Place::address) that the checkpoints store.
+    pub fn may_exist(address: &str) -> bool {
+        match address.parse() {
+            Ok(bucket) => connect(&bucket).and_then(|bucket| parquet::is_warehouse(&bucket)).unwrap_or(true),
+            // A catalog that is not configured cannot be asked.
+            Err(_) => address.contains("://") || Path::new(address).try_exists().unwrap_or(true),
         }
     }
 
@@ -148,7 +161,7 @@ impl Place {
             }
             WarehouseKind::Parquet => {
                 let path = &self.location.path;
-                // Beside the working copy are the folders with files of the bucket for readers and for the search.
+                // Beside the working copy are the folders with files of the bucket for readers.
                 let files = match self.location.bucket {
                     Some(_) => files::files_beside(path)?,
                     None => files::files_below(path)?,
@@ -159,12 +172,14 @@ impl Place {
         std::iter::once(Ok((self.name(), own))).chain(copied).collect()
     }
 
-    /// Brings all objects of a bucket to this machine, so that [`Place::files`] has the files. Does nothing for a
-    /// warehouse on this machine.
-    pub fn fetch_all(&self) -> Result<(), LoadError> {
-        let Some(address) = &self.location.bucket else { return Ok(()) };
-        let folder = files::with_suffix(&self.location.path, SEARCHED);
-        BucketTables::list(address, &folder, &LockPatience::default())?.fetch_all()
+    /// Reads all objects of the bucket, one after the other, as [`Place::files`] does for a warehouse on this machine.
+    /// `visit` gets the address and the content of each. Returns false without a bucket.
+    pub fn read_objects(
+        &self,
+        visit: &mut dyn FnMut(&str, &mut dyn io::Read) -> io::Result<()>,
+    ) -> Result<bool, LoadError> {
+        let Some(address) = &self.location.bucket else { return Ok(false) };
+        parquet::read_objects(&connect(address)?, visit).map(|()| true)
     }
 
     /// Removes files of a bucket that readers have on this machine, since they may be old.
@@ -172,9 +187,9 @@ impl Place {
         if self.location.bucket.is_none() {
             return Ok(());
         }
-        let others = [COMPARED, SEARCHED].map(|suffix| files::with_suffix(&self.location.path, suffix));
-        let of_readers = self.location.reader_folder();
-        let mut folders = parquet::reader_folders(&of_readers).chain(others);
+        let compared = replace::compared_folder(&self.location.path);
+        let of_readers = replace::reader_folder(&self.location.path);
+        let mut folders = parquet::reader_folders(&of_readers).chain([compared]);
         let patience = LockPatience { wait: READERS_WAIT, ..LockPatience::default() };
         folders.try_for_each(|folder| patience.until_free(|| ParquetStore::clear_fetched(&folder)))
     }
@@ -218,12 +233,11 @@ impl Place {
     pub fn keep_file(&self, name: &str, bytes: &[u8]) -> Result<(), LoadError> {
         let Some(address) = &self.location.bucket else { return Ok(()) };
         let (bucket, key) = (connect(address)?, format!("{KEPT}/{name}"));
-        let expected = match bucket.read(&key)? {
-            Some(found) if found.bytes == bytes => return Ok(()),
-            Some(found) => Expected::Version(found.version),
-            None => Expected::Missing,
-        };
-        match bucket.put(&key, Content::Bytes(bytes), &expected)? {
+        let found = bucket.read(&key)?;
+        if found.as_ref().is_some_and(|found| found.bytes == bytes) {
+            return Ok(());
+        }
+        match bucket.put(&key, Content::Bytes(bytes), &found.map(|found| found.version).into())? {
             Some(_) => Ok(()),
             None => Err(LoadError::Locked { path: self.location.to_string().into(), holder: None }),
         }
@@ -375,7 +389,7 @@ impl Place {
                 Box::new(match &self.location.bucket {
                     Some(address) => {
                         let bucket = Bucket::connect(address, &opening.failpoints)?;
-                        let folder = files::with_suffix(path, COMPARED);
+                        let folder = replace::compared_folder(path);
                         ParquetStore::open_bucket_to_compare(bucket, &folder, identity, &options)?
                     }
                     None => ParquetStore::open_to_compare(path, identity, &options)?,

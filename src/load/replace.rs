@@ -7,6 +7,8 @@
 //! parquet.replay            the folder being built; exchanged with the old one, which is removed afterwards
 //! parquet.replaced          the old folder, for a moment, on systems that cannot exchange two folders
 //! bucket.rebuilt            a complete folder, whose files are being written to the bucket
+//! bucket.reader             files of the bucket that readers have fetched; more readers have folders with numbers
+//! bucket.compared           files of the bucket that `verify` has fetched
 //! checkpoints.sqlite.replay the file of a range being built
 //! ```
 
@@ -24,6 +26,10 @@ use crate::{
 const BUILD: &str = ".replay";
 /// Suffix of a complete folder while its files replace those in a bucket.
 const FOR_BUCKET: &str = ".rebuilt";
+/// Suffix of the folder of this machine for the files of a bucket that readers need.
+const READER: &str = ".reader";
+/// Suffix of the folder of this machine for the files of a bucket that are compared with the service.
+const COMPARED: &str = ".compared";
 /// Suffix of the path of an old folder while it is replaced.
 const REPLACED: &str = ".replaced";
 
@@ -45,6 +51,16 @@ pub fn build_path(path: &Path) -> PathBuf {
 /// Returns the path of a complete folder whose files replace those in the bucket. `path` is the working copy.
 pub(super) fn path_for_bucket(path: &Path) -> PathBuf {
     suffixed(path, FOR_BUCKET)
+}
+
+/// Returns the folder of files that readers have fetched from a bucket. `path` is the working copy.
+pub(super) fn reader_folder(path: &Path) -> PathBuf {
+    files::with_suffix(path, READER)
+}
+
+/// Returns the folder of files that `verify` has fetched from a bucket. `path` is the working copy.
+pub(super) fn compared_folder(path: &Path) -> PathBuf {
+    files::with_suffix(path, COMPARED)
 }
 
 /// Moves the rebuilt folder to [`path_for_bucket`]: its files will be written to the bucket, also after a kill.

@@ -13,7 +13,7 @@ use duckdb::Connection;
 use crate::{
     files,
     load::{
-        LoadError, LockPatience,
+        LoadError, LockPatience, replace,
         store::{attached::AttachedTables, duckdb::explain, parquet::BucketTables},
     },
     model::{Location, WarehouseKind},
@@ -65,7 +65,7 @@ impl Rows {
             return Ok(Rows::Folder(location.path.clone()));
         };
         let patience = LockPatience { wait: READER_WAIT, ..LockPatience::default() };
-        BucketTables::list(address, &location.reader_folder(), &patience).map(Rows::Bucket)
+        BucketTables::list(address, &replace::reader_folder(&location.path), &patience).map(Rows::Bucket)
     }
 
     /// Returns the SELECT of all rows of a table.

@@ -4,6 +4,7 @@ use std::{
     fmt,
     path::{Path, PathBuf},
     str::FromStr,
+    time::Duration,
 };
 
 use url::Url;
@@ -20,9 +21,30 @@ pub struct BucketAddress {
     url: Url,
     /// The folder without slashes at its ends; empty for the whole bucket.
     prefix: String,
+    /// The server of a test; `None` for the provider.
+    test_server: Option<TestServer>,
+}
+
+/// A server with the interface of S3, which a test uses in place of the provider. It needs no credentials.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TestServer {
+    pub endpoint: String,
+    /// Delay before the first repetition of a request.
+    pub first_delay: Duration,
 }
 
 impl BucketAddress {
+    /// Returns the address of the same folder on a server of a test.
+    #[must_use]
+    pub fn on_test_server(self, server: TestServer) -> Self {
+        Self { test_server: Some(server), ..self }
+    }
+
+    /// Returns the server of a test; `None` for the provider.
+    pub fn test_server(&self) -> Option<&TestServer> {
+        self.test_server.as_ref()
+    }
+
     /// Returns true if a text names a bucket, and not a path.
     pub fn is_address(text: &str) -> bool {
         text.split_once("://").is_some_and(|(scheme, _)| SCHEMES.contains(&scheme))
@@ -33,16 +55,21 @@ impl BucketAddress {
         &self.prefix
     }
 
+    /// Returns true if the folders are of one bucket.
+    pub fn is_same_bucket(&self, other: &BucketAddress) -> bool {
+        let (one, two) = (&self.url, &other.url);
+        (one.scheme(), one.username(), one.host_str()) == (two.scheme(), two.username(), two.host_str())
+            && self.test_server == other.test_server
+    }
+
     /// Returns true if the folders are the same, or one is in the other.
     pub fn overlaps(&self, other: &BucketAddress) -> bool {
         let begins_with = |longer: &str, shorter: &str| {
             let rest = longer.strip_prefix(shorter);
             shorter.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        let (one, other_url) = (&self.url, &other.url);
-        let is_same_bucket = (one.scheme(), one.username(), one.host_str())
-            == (other_url.scheme(), other_url.username(), other_url.host_str());
-        is_same_bucket && (begins_with(&self.prefix, &other.prefix) || begins_with(&other.prefix, &self.prefix))
+        self.is_same_bucket(other)
+            && (begins_with(&self.prefix, &other.prefix) || begins_with(&other.prefix, &self.prefix))
     }
 
     /// Returns the address as a URL.
@@ -71,7 +98,7 @@ impl FromStr for BucketAddress {
         if has_empty_name || prefix.contains(['%', '*', '?', '[']) {
             return Err(refused("use letters, digits, - _ . and single slashes in the names of folders"));
         }
-        Ok(Self { prefix, url })
+        Ok(Self { prefix, url, test_server: None })
     }
 }
 
@@ -103,13 +130,6 @@ impl Location {
     /// are made that are needed now.
     pub fn in_catalog(catalog: CatalogPlace, path: PathBuf) -> Location {
         Location { path, bucket: None, catalog: Some(catalog) }
-    }
-
-    /// Returns the folder of this machine for files that readers need, which are separate from those of a writer.
-    pub fn reader_folder(&self) -> PathBuf {
-        let mut name = self.path.clone().into_os_string();
-        name.push(".reader");
-        name.into()
     }
 }
 

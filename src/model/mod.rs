@@ -36,7 +36,7 @@ pub use identifier::{
     IDENTIFIER_BYTES_MAX, Identifier, IdentifierKind, PersonLookup, Spellings, USER_ID_BYTES_MAX, WrittenIdentifier,
     can_request_user, is_email_attribute, merge_spellings,
 };
-pub use location::{BucketAddress, Location};
+pub use location::{BucketAddress, Location, TestServer};
 pub use normal_forms::{composed, folded, is_display_control, unicode_domain, uuid_in_normal_form};
 pub use outcome::{FREE_SPACE, Fault, NEEDS_LOCKS, Outcome, RunReason, USE_NEWER};
 pub use page_request::{EndStyle, EndStyles, PageRequest, PageToken, Proof};

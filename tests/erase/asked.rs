@@ -8,7 +8,7 @@ use super::{
     people::{ZOE, ZOE_MAIL, identity, plant, record},
     receipt,
 };
-use crate::harness::{Place, Service, days_ago, small};
+use crate::harness::{Done, Place, Service, copy_folder, days_ago, small};
 
 fn small_place() -> (Service, Place) {
     let service = Service::start(small(60, 3));
@@ -43,6 +43,13 @@ fn exit_2_erase_refuses_an_unusable_name_or_flag() {
     // The command omits a warehouse, or names one that is missing.
     let done = place.run_on_parquet(&["erase", "--yes", "--user-id", "a"]).expect(2);
     assert!(done.stderr.contains("warehouse.duckdb was filled as well"), "{}", done.stderr);
+    // The command names another warehouse of the same kind.
+    copy_folder(&place.parquet(), &place.path("copy"));
+    let (base_url, state) = (service.base_url(), place.state());
+    let flags = ["erase", "--yes", "--user-id", "a", "--base-url", &base_url, "--parquet", "copy"];
+    let done = place.bare(&flags).arg("--state").arg(state).arg("--duckdb").arg(place.duckdb()).output().unwrap();
+    let done = Done::from(done).expect(2);
+    assert!(done.stderr.contains("the parquet warehouse") && done.stderr.contains("filled as well"), "{}", done.stderr);
     std::fs::rename(place.parquet(), place.path("elsewhere")).unwrap();
     let done = place.run(&["erase", "--yes", "--user-id", "a"]).expect(2);
     assert!(done.stderr.contains("parquet is not there"), "{}", done.stderr);

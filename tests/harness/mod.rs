@@ -32,7 +32,7 @@ pub use compare::{
 };
 pub use empty_warehouse::put_empty_warehouse;
 pub use in_process::copy_folder;
-pub use object_server::{Meets, ObjectServer};
+pub use object_server::{Meets, ObjectServer, Snapshot};
 pub use tables::{
     Cell, Contract, Row, Tables, WarehousePlace, all_contracts, connect, contract, different_rows, key_text,
 };

@@ -21,6 +21,8 @@ use tokio::runtime::Runtime;
 const BODY_MAX: usize = 256 << 20;
 /// Number of objects in one answer to a list.
 const LIST_MAX: usize = 1000;
+/// Time until a delayed answer.
+const MOMENT: Duration = Duration::from_millis(5);
 
 #[derive(Clone)]
 struct Object {
@@ -38,6 +40,14 @@ pub enum Meets {
     Refusal,
     /// The request takes effect, and the answer is 500.
     LostAnswer,
+    /// The server closes the connection and does nothing.
+    Drop,
+    /// The request takes effect, and the server closes the connection.
+    DroppedAnswer,
+    /// The request succeeds after a moment.
+    Delay,
+    /// The server answers 403 and does nothing: a client does not repeat the request.
+    Denial,
     /// The server does nothing, and never answers.
     Silence,
 }
@@ -57,28 +67,46 @@ struct Shared {
     writes: u64,
 }
 
-/// A running server. Dropping it closes the connections.
+/// A running server. Dropping it closes the connections. A test may start and drop it on a thread of a runtime.
 pub struct ObjectServer {
     shared: Arc<Mutex<Shared>>,
     address: std::net::SocketAddr,
-    _runtime: Runtime,
+    /// `None` only while this value is dropped.
+    runtime: Option<Runtime>,
+}
+
+/// All objects and unfinished writes at one time.
+pub struct Snapshot {
+    objects: BTreeMap<String, Object>,
+    uploads: BTreeMap<String, BTreeMap<u32, Bytes>>,
+}
+
+impl Drop for ObjectServer {
+    fn drop(&mut self) {
+        self.runtime.take().into_iter().for_each(Runtime::shutdown_background);
+    }
 }
 
 impl ObjectServer {
     pub fn start() -> ObjectServer {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::<Mutex<Shared>>::default();
         let router = Router::new().fallback(answer).with_state(Arc::clone(&shared));
-        runtime.spawn(async move { axum::serve(listener, router).await });
-        ObjectServer { shared, address, _runtime: runtime }
+        runtime.spawn(async move { axum::serve(tokio::net::TcpListener::from_std(listener).unwrap(), router).await });
+        ObjectServer { shared, address, runtime: Some(runtime) }
+    }
+
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
     }
 
     /// Returns the variables that lead the program to this server.
     pub fn environment(&self) -> [(&'static str, String); 4] {
         [
-            ("AWS_ENDPOINT_URL", format!("http://{}", self.address)),
+            ("AWS_ENDPOINT_URL", self.endpoint()),
             ("AWS_ACCESS_KEY_ID", "key-of-tests".to_owned()),
             ("AWS_SECRET_ACCESS_KEY", "s3cret-of-tests".to_owned()),
             ("AWS_REGION", "eu-central-1".to_owned()),
@@ -94,6 +122,26 @@ impl ObjectServer {
     /// Removes an object; returns whether there was one.
     pub fn remove(&self, key: &str) -> bool {
         self.shared.lock().unwrap().objects.remove(key).is_some()
+    }
+
+    pub fn snapshot(&self) -> Snapshot {
+        let shared = self.shared.lock().unwrap();
+        Snapshot { objects: shared.objects.clone(), uploads: shared.uploads.clone() }
+    }
+
+    /// Makes the objects those of the snapshot, with their versions.
+    pub fn restore(&self, snapshot: Snapshot) {
+        let mut shared = self.shared.lock().unwrap();
+        (shared.objects, shared.uploads) = (snapshot.objects, snapshot.uploads);
+    }
+
+    /// Replaces the text of an object, if there is one, as if it had been written this long ago.
+    pub fn edit(&self, key: &str, ago: Duration, edit: impl FnOnce(&str) -> String) {
+        let mut shared = self.shared.lock().unwrap();
+        let Some(object) = shared.objects.get(key) else { return };
+        let text = edit(std::str::from_utf8(&object.bytes).unwrap());
+        drop(shared.write(key, text.into()));
+        shared.objects.get_mut(key).unwrap().written -= ago;
     }
 
     /// Returns the requests since the last call.
@@ -138,10 +186,13 @@ impl ObjectServer {
         self.shared.lock().unwrap().ignores_conditions = true;
     }
 
-    /// Writes the objects below `bucket/prefix` to a folder, for readers of files.
+    /// Writes the files of readers and of the archive below `bucket/prefix` to a folder, for readers of files.
     pub fn mirror(&self, below: &str, folder: &std::path::Path) {
         for (key, bytes) in self.objects() {
             let Some(name) = key.strip_prefix(below).and_then(|rest| rest.strip_prefix('/')) else { continue };
+            if !name.ends_with(".parquet") && !name.ends_with(".pages") {
+                continue;
+            }
             let path = folder.join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, bytes).unwrap();
@@ -156,23 +207,33 @@ async fn answer(State(shared): State<Arc<Mutex<Shared>>>, request: Request) -> R
     let query: BTreeMap<String, String> =
         url::form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
     let text = format!("{} {path}?{}", parts.method, parts.uri.query().unwrap_or_default());
-    let (delay, meets) = {
+    let (number, delay, plan) = {
         let mut shared = shared.lock().unwrap();
-        let number = shared.requests.len();
         shared.requests.push(text.clone());
-        (shared.delay, shared.plan.as_ref().map_or(Meets::Success, |plan| plan(number, &text)))
+        (shared.requests.len() - 1, shared.delay, shared.plan.clone())
     };
+    // A plan may read the objects.
+    let meets = plan.map_or(Meets::Success, |plan| plan(number, &text));
     tokio::time::sleep(delay).await;
     match meets {
         Meets::Refusal => return status(StatusCode::SERVICE_UNAVAILABLE, "SlowDown"),
+        Meets::Denial => return status(StatusCode::FORBIDDEN, "AccessDenied"),
         Meets::Silence => std::future::pending::<()>().await,
-        Meets::Success | Meets::LostAnswer => {}
+        Meets::Drop => close(),
+        Meets::Delay => tokio::time::sleep(MOMENT).await,
+        Meets::Success | Meets::LostAnswer | Meets::DroppedAnswer => {}
     }
     let answer = shared.lock().unwrap().answer(&parts.method, &path, &query, &parts.headers, body);
     match meets {
         Meets::LostAnswer => status(StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
+        Meets::DroppedAnswer => close(),
         _ => answer,
     }
+}
+
+/// Closes the connection without an answer: ends its task, and prints nothing.
+fn close() -> ! {
+    std::panic::resume_unwind(Box::new("the connection is closed"))
 }
 
 impl Shared {

@@ -3,12 +3,16 @@
 use std::{
     cell::RefCell,
     collections::BTreeSet,
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
-use super::remote::{Remote, WAREHOUSE};
+use super::{
+    lease,
+    remote::{READ_BYTES, Remote, WAREHOUSE},
+};
 use crate::{
-    bucket::{Bucket, BucketErrorKind},
+    bucket::{Bucket, BucketErrorKind, ListedObject, ObjectReader},
     files,
     load::{LoadError, LockPatience},
     model::{BucketAddress, Failpoints},
@@ -24,13 +28,28 @@ const READERS_MAX: usize = 8;
 /// locked until this value is dropped, so that no other reader replaces or removes them.
 pub(in crate::load) struct BucketTables {
     remote: Remote,
-    /// The tables, or other folders of the bucket, whose files are in the folder.
+    /// The tables whose files are in the folder.
     fetched: RefCell<BTreeSet<String>>,
 }
 
 /// Returns true if a bucket has a warehouse.
 pub(in crate::load) fn is_warehouse(bucket: &Bucket) -> Result<bool, LoadError> {
     Ok(bucket.read(WAREHOUSE)?.is_some())
+}
+
+/// Reads all objects but the lease, one after the other. `visit` gets the address and the content of each.
+pub(in crate::load) fn read_objects(
+    bucket: &Bucket,
+    visit: &mut dyn FnMut(&str, &mut dyn Read) -> io::Result<()>,
+) -> Result<(), LoadError> {
+    // A store may show a folder as an object without bytes, which cannot be read.
+    let has_texts = |object: &ListedObject| object.bytes > 0 && object.key != lease::KEY;
+    for object in bucket.list("", None)?.iter().filter(|object| has_texts(object)) {
+        let url = bucket.url_of(&object.key);
+        let mut reader = ObjectReader::open(bucket, object, READ_BYTES)?;
+        visit(&url, &mut reader).map_err(LoadError::io("read", url.as_ref()))?;
+    }
+    Ok(())
 }
 
 /// Returns the folders of readers on this machine.
@@ -93,10 +112,5 @@ impl BucketTables {
                 done => return done,
             }
         }
-    }
-
-    /// Brings all objects into the folder.
-    pub fn fetch_all(&self) -> Result<(), LoadError> {
-        self.fetch([""])
     }
 }

@@ -56,7 +56,7 @@ mod tests;
 mod tree;
 mod working_copy;
 
-pub(in crate::load) use bucket_tables::{BucketTables, folders as reader_folders, is_warehouse};
+pub(in crate::load) use bucket_tables::{BucketTables, folders as reader_folders, is_warehouse, read_objects};
 pub use night::NightEstimate;
 pub use options::ParquetOptions;
 pub use partition::PartitionBy;

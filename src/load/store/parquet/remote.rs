@@ -238,10 +238,7 @@ impl Remote {
     pub(super) fn put(&self, target: &Path, content: Content<'_>) -> Result<(), LoadError> {
         self.require_lease()?;
         let key = self.key_of(target);
-        let expected = match self.known().get(&key) {
-            Some(known) => Expected::Version(known.object.version.clone()),
-            None => Expected::Missing,
-        };
+        let expected = self.known().get(&key).map(|known| known.object.version.clone()).into();
         let Some(version) = self.bucket.put(&key, content, &expected)? else { return Err(self.lost()) };
         let bytes = match content {
             Content::Bytes(bytes) => bytes.len() as u64,
