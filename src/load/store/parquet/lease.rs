@@ -5,7 +5,7 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, LazyLock, Mutex, MutexGuard, PoisonError,
         mpsc::{self, RecvTimeoutError, Sender},
     },
     thread::{self, JoinHandle},
@@ -32,14 +32,22 @@ const VALID: Duration = Duration::from_secs(120);
 const RENEWAL: Duration = Duration::from_secs(30);
 /// Stands for a writer whose name cannot be found out.
 const UNKNOWN: &str = "another writer took the lease";
+/// The random id of this process.
+static PROCESS_ID: LazyLock<String> = LazyLock::new(|| uuid::Uuid::new_v4().to_string());
 /// Tries to take a lease that is given back or taken between two requests.
 const TRIES: u32 = 3;
 
 /// A process that writes a warehouse.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Writer {
     process: u32,
     host: String,
+    /// Names the system in which the number of the process is unique; `None` if that cannot be found out.
+    #[serde(default)]
+    system: Option<String>,
+    /// Differs between any two processes, also if the second one gets the number of the first.
+    #[serde(default)]
+    id: String,
 }
 
 /// The content of the lease.
@@ -54,21 +62,39 @@ impl Writer {
     /// Returns this process.
     pub(super) fn this() -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        Self { process: std::process::id(), host }
+        let id = PROCESS_ID.clone();
+        Self { process: std::process::id(), system: system_of(&host), host, id }
     }
 
     pub(super) fn is_this(&self) -> bool {
         *self == Self::this()
     }
 
-    /// Returns true if the process ran on this machine and has ended. A container's only process has the number 1 each
-    /// time.
+    /// Returns true if the process ran in this system and has ended. A container's first process has the same number
+    /// each time.
     fn has_ended(&self) -> bool {
         let this = Self::this();
         let Some(process) = i32::try_from(self.process).ok().and_then(Pid::from_raw) else { return false };
-        let is_gone = || test_kill_process(process) == Err(Errno::SRCH);
-        self.host == this.host && ((self.process == 1 && this.process == 1) || is_gone())
+        let is_gone = || match self.process == this.process {
+            true => self.id != this.id,
+            false => test_kill_process(process) == Err(Errno::SRCH),
+        };
+        self.system.is_some() && (&self.system, &self.host) == (&this.system, &this.host) && is_gone()
     }
+}
+
+/// Returns a name of the system in which process numbers are unique. On Linux that is the boot of the machine and the
+/// namespace of processes: containers may share a host name, and each begins with the number 1.
+#[cfg(target_os = "linux")]
+fn system_of(_: &str) -> Option<String> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let namespace = std::fs::read_link("/proc/self/ns/pid").ok()?;
+    Some(format!("{} {}", boot.trim(), namespace.display()))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn system_of(host: &str) -> Option<String> {
+    Some(host.to_owned())
 }
 
 impl fmt::Display for Writer {
@@ -211,4 +237,24 @@ fn held(bucket: &Bucket, holder: Option<String>) -> LoadError {
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     // Every change of the state is one assignment, so it is right also after a panic.
     state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p9_only_a_process_of_the_same_system_has_ended() {
+        let this = Writer::this();
+        let gone = Writer { process: i32::MAX as u32, ..this.clone() };
+        let earlier = Writer { id: "earlier".to_owned(), ..this.clone() };
+        assert!(gone.has_ended() && earlier.has_ended() && !this.has_ended());
+        for system in [None, Some("another boot pid:[1]".to_owned())] {
+            // Two containers with one host name: the other one may be alive.
+            let of_others = [&gone, &earlier].map(|writer| Writer { system: system.clone(), ..writer.clone() });
+            assert!(!of_others.iter().any(Writer::has_ended), "{system:?}");
+        }
+        let elsewhere = Writer { host: "another-machine".to_owned(), ..gone };
+        assert!(!elsewhere.has_ended());
+    }
 }

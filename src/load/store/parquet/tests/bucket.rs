@@ -145,24 +145,29 @@ fn p2_two_writers_of_a_bucket_race_200_times() {
 
 #[test]
 fn p9_the_lease_of_a_dead_process_is_taken_at_once() {
+    let objects = Objects::default();
+    drop(open_bucket(&objects, &new_folder()).unwrap());
     let mut child = std::process::Command::new("true").spawn().unwrap();
     let process = child.id();
     child.wait().unwrap();
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    for (process, host, is_taken) in [
-        (process, host.as_str(), true),
-        (process, "another-machine", false),
-        (std::process::id(), host.as_str(), false),
-    ] {
-        let objects = Objects::default();
-        let lease = format!("{{\"writer\":{{\"process\":{process},\"host\":\"{host}\"}},\"id\":\"x\"}}");
-        objects.bucket().put(LEASE, Content::Bytes(lease.as_bytes()), &Expected::Missing).unwrap();
-        let work = new_folder();
-        match open_bucket(&objects, &work) {
+    for (process, host, is_taken) in
+        [(process, None, true), (process, Some("another-machine"), false), (std::process::id(), None, false)]
+    {
+        // The lease of this process, with another number or host.
+        let held = open_bucket(&objects, &new_folder()).unwrap();
+        let found = objects.bucket().read(LEASE).unwrap().unwrap();
+        drop(held);
+        let mut lease: serde_json::Value = serde_json::from_slice(&found.bytes).unwrap();
+        lease["writer"]["process"] = process.into();
+        host.iter().for_each(|host| lease["writer"]["host"] = (*host).into());
+        let host = lease["writer"]["host"].as_str().unwrap();
+        objects.bucket().put(LEASE, Content::Bytes(lease.to_string().as_bytes()), &Expected::Missing).unwrap();
+        match open_bucket(&objects, &new_folder()) {
             Ok(_) => assert!(is_taken, "{lease}"),
             Err(LoadError::Locked { holder, .. }) => {
                 assert!(!is_taken, "{lease}");
                 assert_eq!(holder.unwrap(), format!("process {process} on {host}, studysync"));
+                end_lease(&objects);
             }
             Err(error) => panic!("{error}"),
         }
