@@ -1,9 +1,16 @@
 //! The part of an archive that is in a bucket: the objects of committed scans.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use super::{ArchiveError, PageFile};
-use crate::bucket::{Bucket, Content, Expected, UPLOADS};
+use crate::{
+    bucket::{Bucket, Content, Expected, UPLOADS},
+    model::ScanId,
+};
 
 /// Ends the keys of objects with pages.
 const PAGES_SUFFIX: &str = ".pages";
@@ -14,6 +21,8 @@ pub(super) struct PageObjects {
     pub bucket: Bucket,
     /// The folder of this machine for objects that are being rewritten.
     pub scratch: PathBuf,
+    /// The scans whose spools are objects already.
+    pub prepared: Arc<Mutex<HashSet<ScanId>>>,
 }
 
 impl PageObjects {
@@ -24,21 +33,24 @@ impl PageObjects {
         Ok(pages.map(|object| PageFile::in_bucket(&self.bucket, object, &self.scratch)).collect())
     }
 
-    /// Writes the spool of a committed scan to the bucket.
+    /// Writes the spool of a scan to the bucket.
     ///
     /// An earlier run may have written the object, and was killed before it removed the spool. If the scan was then
     /// committed again, the spool has one more commit note, and replaces the object.
     pub fn put(&self, key: &str, spool: &Path) -> Result<(), ArchiveError> {
-        if self.bucket.put(key, Content::File(spool), &Expected::Missing)?.is_some() {
-            return Ok(());
+        if self.bucket.put(key, Content::File(spool), &Expected::Missing)?.is_none() {
+            let folder = key.rsplit_once('/').map_or("", |(folder, _)| folder);
+            let found = self.bucket.list(folder, None)?.into_iter().find(|object| object.key == key);
+            let expected = found.map(|object| object.version).into();
+            let changed = || ArchiveError::Changed { path: self.bucket.url_of(key).into() };
+            self.bucket.put(key, Content::File(spool), &expected)?.ok_or_else(changed)?;
         }
-        let folder = key.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let found = self.bucket.list(folder, None)?.into_iter().find(|object| object.key == key);
-        let expected = found.map_or(Expected::Missing, |object| Expected::Version(object.version));
-        match self.bucket.put(key, Content::File(spool), &expected)? {
-            Some(_) => Ok(()),
-            None => Err(ArchiveError::Changed { path: self.bucket.url_of(key).into() }),
-        }
+        Ok(())
+    }
+
+    /// Returns the scans whose spools are objects already.
+    pub fn prepared(&self) -> MutexGuard<'_, HashSet<ScanId>> {
+        self.prepared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Removes objects; one that does not exist is no error.

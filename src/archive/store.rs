@@ -6,6 +6,7 @@ use std::{
     io::{self, Write},
     num::NonZero,
     path::{Path, PathBuf},
+    sync::Arc,
     thread,
 };
 
@@ -58,7 +59,7 @@ impl Archive {
     pub(super) fn over(settings: ArchiveSettings, bucket: Option<Bucket>) -> Result<Archive, ArchiveError> {
         let scratch = settings.location.path.join(UNDER_WAY);
         files::create_folders(&scratch).map_err(ArchiveError::io("create", &scratch))?;
-        let objects = bucket.map(|bucket| PageObjects { bucket, scratch });
+        let objects = bucket.map(|bucket| PageObjects { bucket, scratch, prepared: Arc::default() });
         Ok(Archive { settings, objects, failpoints: Failpoints::default() })
     }
 
@@ -141,13 +142,33 @@ impl Archive {
         sync_folder(&self.under_way_folder())
     }
 
+    /// Writes the spools of scans that will be committed now to the bucket, because a worker without a disk loses its
+    /// spools with a kill. Does nothing for an archive on this machine. If the commit fails, the objects stay.
+    pub fn prepare_commit<'a>(&self, scans: impl IntoIterator<Item = &'a Scan>) -> Result<(), ArchiveError> {
+        let Some(objects) = self.objects.as_ref().filter(|_| self.settings.keeps_pages) else { return Ok(()) };
+        let scans: Vec<&Scan> = scans.into_iter().collect();
+        parallel::map(REQUESTS_MAX, &scans, |scan| self.put_spool(objects, scan))?;
+        objects.prepared().extend(scans.iter().map(|scan| scan.id.clone()));
+        Ok(())
+    }
+
     /// Moves the spools of committed scans into the archive, or removes them if pages are not kept. Each folder is
     /// synced once. In a bucket, a spool is removed after the object was written.
     pub fn archive_spools<'a>(&self, scans: impl IntoIterator<Item = &'a Scan>) -> Result<(), ArchiveError> {
         let scans: Vec<&Scan> = scans.into_iter().collect();
         match &self.objects {
             _ if !self.settings.keeps_pages => scans.iter().try_for_each(|scan| self.discard(&scan.id)),
-            Some(objects) => parallel::map(REQUESTS_MAX, &scans, |scan| self.put_spool(objects, scan)).map(drop),
+            Some(objects) => {
+                let archived = parallel::map(REQUESTS_MAX, &scans, |scan| {
+                    // The lock must not be held during the request.
+                    let is_prepared = objects.prepared().remove(&scan.id);
+                    if !is_prepared {
+                        self.put_spool(objects, scan)?;
+                    }
+                    self.discard(&scan.id)
+                });
+                archived.map(drop)
+            }
             None => self.move_spools(&scans),
         }
     }
@@ -159,8 +180,7 @@ impl Archive {
         if !spool.try_exists().map_err(ArchiveError::io("look at", &spool))? {
             return Ok(());
         }
-        objects.put(&key_of(scan), &spool)?;
-        self.discard(&scan.id)
+        objects.put(&key_of(scan), &spool)
     }
 
     fn move_spools(&self, scans: &[&Scan]) -> Result<(), ArchiveError> {

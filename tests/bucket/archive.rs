@@ -129,6 +129,41 @@ fn p2_a_run_killed_while_it_archives_goes_on() {
 }
 
 #[test]
+fn p2_the_archive_has_each_scan_of_a_ledger() {
+    let (service, server) = (Service::start(small(200, 20)), ObjectServer::start());
+    let place = Place::new(&service).in_bucket(&server, super::ADDRESS).archive_in_bucket(&server, ARCHIVE);
+    place.run(&["backfill", "--from", &days_ago(20)]).expect(0);
+    service.advance_days(1);
+    service.change(&super::changes());
+    // The run is killed after its first commit, and its disk is lost.
+    let is_committed = std::sync::atomic::AtomicBool::new(false);
+    server.meet(move |_, request| {
+        use std::sync::atomic::Ordering::SeqCst;
+        let is_commit = request.starts_with("PUT") && request.contains("/parts/") && request.contains(".json");
+        match is_committed.fetch_or(is_commit, SeqCst) {
+            true => Meets::Silence,
+            false => Meets::Success,
+        }
+    });
+    server.take_requests();
+    let mut child = place.spawn(&["sync"]);
+    let is_commit =
+        |request: &String| request.starts_with("PUT") && request.contains("/parts/") && request.contains(".json");
+    while !server.take_requests().iter().any(is_commit) {
+        assert!(child.try_wait().unwrap().is_none(), "ended without a commit");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    // The write takes effect after it is counted.
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    super::forget_disk(&place);
+    server.meet(|_, _| Meets::Success);
+    place.run(&["sync"]).expect(0);
+    place.run(&["replay"]).expect(0);
+}
+
+#[test]
 fn p9_an_erasure_rewrites_archived_objects() {
     for keeps_versions in [false, true] {
         let (service, server) = (Service::start(small(200, 20)), ObjectServer::start());

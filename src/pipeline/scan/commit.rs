@@ -136,7 +136,8 @@ pub async fn apply(
 
 /// Commits all applied scans, in the order in which they were applied: the second half of their commit.
 ///
-/// 3. Each warehouse commits its transaction. Warehouses commit in parallel.
+/// 3. In a bucket, the archive gets a copy of the spools. Each warehouse commits its transaction. Warehouses commit in
+///    parallel.
 /// 4. The spools of all scans are moved to the archive.
 /// 5. One transaction marks all windows as complete and ends the scans. After a kill before this step, the next run
 ///    finds the scans in every ledger and only writes the checkpoints.
@@ -145,6 +146,9 @@ pub async fn commit(
     destinations: &[SharedDestination],
     mut uncommitted: Vec<UncommittedScan>,
 ) -> Result<Vec<Committed>, PipelineError> {
+    let in_ledgers = uncommitted.iter().filter(|scan| scan.is_in_a_ledger()).map(|scan| scan.pulled.scan.clone());
+    let (archive, in_ledgers) = (context.archive.clone(), in_ledgers.collect::<Vec<_>>());
+    blocking(move || archive.prepare_commit(&in_ledgers)).await??;
     let processor = context.budget.processor().await;
     let threads = destinations.iter().map(|destination| {
         let account = context.account.clone();
