@@ -47,6 +47,8 @@ pub fn end_suppression(
     let session = Session::open(settings, &identity, "erase", &System::default())?;
     require_known_warehouses(settings, &session.state())?;
     let folder = settings.erasures_folder();
+    // Opened first, because the list may then get the people of other machines.
+    let mut warehouses = if dry_run { Vec::new() } else { session.warehouses(stop, None)? };
     let mut list = SuppressionList::read(&folder)?;
     let ended = list.end(ids).map_err(EraseError::NotSuppressed)?;
     let journals = Journals::new(&folder, list.key()?, session.system.failpoints.clone());
@@ -61,7 +63,6 @@ pub fn end_suppression(
     if dry_run {
         return Ok(report);
     }
-    let mut warehouses = session.warehouses(stop, None)?;
     session.begin_run()?;
     write_receipts(&session, &mut warehouses, &report)?;
     for end in &report.ended {

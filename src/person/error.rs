@@ -22,6 +22,10 @@ pub enum SuppressionError {
     /// The list is missing, but an erasure in a warehouse needs it. Its people would be stored again.
     #[error("{} is missing, which keeps out the people of the erasure {erasure_id}", list.display())]
     ListLost { list: PathBuf, erasure_id: String },
+    /// This machine and the copy in a bucket have erased people, with different keys. Hashes of one key say nothing to
+    /// the other.
+    #[error("{} and {copy} list erased people with different keys", folder.display())]
+    OtherKey { folder: PathBuf, copy: String },
     /// A newer version of this program wrote the file.
     #[error("{} was written by a newer version of studysync", path.display())]
     Newer { path: PathBuf },
@@ -42,6 +46,10 @@ impl Fault for SuppressionError {
             SuppressionError::ListLost { .. } => {
                 "restore the folder from a backup: without it, erased people would come back. If it is lost, write an empty list \
                  ({\"format_version\":1,\"erasures\":[]}) and erase them again"
+            }
+            SuppressionError::OtherKey { .. } => {
+                "move the folder of this machine away, so that the next run begins with the list of the bucket; then erase the people \
+                 of the moved list again"
             }
             SuppressionError::Damaged { .. } => "restore it from a backup",
             SuppressionError::Newer { .. } => USE_NEWER,

@@ -6,6 +6,7 @@
 //! - [`identifier_matcher`]: identifiers in texts and raw bytes
 //! - [`keyed_hash`]: hashes of identifiers
 //! - [`suppression_list`]: the erased people, and the end of their suppression for people who are back
+//! - [`merge`]: the lists of several machines that write one warehouse
 //! - [`suppression`]: keeps their records out of scans
 //!
 //! This module does not decide which identifiers belong to one person, and deletes nothing. `erase` does both.
@@ -15,6 +16,7 @@ mod error;
 mod identifier_matcher;
 mod identifying_fields;
 mod keyed_hash;
+mod merge;
 mod patterns;
 mod redacted_page;
 mod suppression;
@@ -27,6 +29,7 @@ pub use identifying_fields::{
     IdentifyingFields, any_email, identifying_columns, identifying_fields, identifying_fields_of_events,
 };
 pub use keyed_hash::{IdentifierKey, KeyedHash, SealedBytes};
+pub use merge::{ErasureFiles, merge_erasures};
 pub use redacted_page::{RedactedPage, remove_records};
 pub use suppression::{ExpirableErasure, LateRecords, Suppression};
 pub use suppression_list::{EndedSuppression, SUPPRESSION_MARGIN_MS, SuppressionEntry, SuppressionList};

@@ -76,6 +76,14 @@ impl SuppressionEntry {
         now_ms >= self.until_ms && self.met.iter().all(is_absent)
     }
 
+    /// Adds the windows in which another entry of the same erasure knows records of the person.
+    pub(super) fn add_met(&mut self, other: &SuppressionEntry) {
+        for (stream, windows) in &other.met {
+            let met = self.met.entry(*stream).or_default();
+            update(met, |met| windows.iter().for_each(|window| met.insert(*window)));
+        }
+    }
+
     /// Records that a scan of a stream found records of the person in a window.
     pub(super) fn found_in(&mut self, stream: Stream, window: Window) {
         update(self.met.entry(stream).or_default(), |met| met.insert(window));
@@ -104,9 +112,32 @@ fn update(windows: &mut Vec<Window>, change: impl FnOnce(&mut IntervalSet)) {
 
 /// The content of `suppressed.json`.
 #[derive(Debug, Serialize, Deserialize)]
-struct ListFile {
+pub(super) struct ListFile {
     format_version: u32,
     erasures: Vec<SuppressionEntry>,
+}
+
+impl ListFile {
+    pub fn of(erasures: Vec<SuppressionEntry>) -> ListFile {
+        ListFile { format_version: FORMAT_VERSION, erasures }
+    }
+
+    /// Reads the entries of a list. `path` is that of the list, for errors.
+    pub fn entries_in(bytes: &[u8], path: &Path) -> Result<Vec<SuppressionEntry>, SuppressionError> {
+        let version = serde_json::from_slice::<serde_json::Value>(bytes).ok();
+        let version = version.and_then(|value| value.get("format_version")?.as_u64());
+        if version.is_some_and(|version| version > u64::from(FORMAT_VERSION)) {
+            return Err(SuppressionError::Newer { path: path.to_owned() });
+        }
+        let damaged =
+            |error: serde_json::Error| SuppressionError::Damaged { path: path.to_owned(), why: error.to_string() };
+        Ok(serde_json::from_slice::<ListFile>(bytes).map_err(damaged)?.erasures)
+    }
+
+    /// Returns the text of the file at `path`.
+    pub fn text(&self, path: &Path) -> Result<String, FileError> {
+        serde_json::to_string_pretty(self).map_err(FileError::of("write", path))
+    }
 }
 
 /// The suppression list of a folder.
@@ -126,16 +157,7 @@ impl SuppressionList {
         let entries = match fs::read(&list) {
             Err(source) if source.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             Err(source) => return Err(FileError::of("read", &list)(source).into()),
-            Ok(bytes) => {
-                let version = serde_json::from_slice::<serde_json::Value>(&bytes).ok();
-                let version = version.and_then(|value| value.get("format_version")?.as_u64());
-                if version.is_some_and(|version| version > u64::from(FORMAT_VERSION)) {
-                    return Err(SuppressionError::Newer { path: list });
-                }
-                let damaged =
-                    |error: serde_json::Error| SuppressionError::Damaged { path: list.clone(), why: error.to_string() };
-                serde_json::from_slice::<ListFile>(&bytes).map_err(damaged)?.erasures
-            }
+            Ok(bytes) => ListFile::entries_in(&bytes, &list)?,
         };
         let found = IdentifierKey::read(&key)?;
         if found.is_none() && !entries.is_empty() {
@@ -174,9 +196,8 @@ impl SuppressionList {
     /// Writes the list durably.
     pub fn write(&self) -> Result<(), SuppressionError> {
         let path = self.folder.join(LIST_FILE);
-        let file = ListFile { format_version: FORMAT_VERSION, erasures: self.entries.clone() };
-        let bytes = serde_json::to_vec_pretty(&file).map_err(FileError::of("write", &path))?;
-        Ok(files::write_private(&path, &bytes).map_err(FileError::of("write", &path))?)
+        let text = ListFile::of(self.entries.clone()).text(&path)?;
+        Ok(files::write_private(&path, text.as_bytes()).map_err(FileError::of("write", &path))?)
     }
 }
 

@@ -212,13 +212,13 @@ pub(super) fn opening(settings: &Settings, identity: &Identity, system: &System)
     }
 }
 
-/// Opens every warehouse of the settings. Fails if another process has one open.
+/// Opens every warehouse of the settings. Fails if another process has one open, or if the suppression list is lost.
 pub fn open_warehouses(settings: &Settings, identity: &Identity) -> Result<Vec<Warehouse>, PipelineError> {
-    open_all(settings, &opening(settings, identity, &System::default()), None)
+    let mut warehouses = open_all(settings, &opening(settings, identity, &System::default()), None)?;
+    require_list(settings, &mut warehouses).map(|()| warehouses)
 }
 
-/// Opens every warehouse of the settings. `started` is the engine of [`start_engine`], if it was started before. Fails
-/// if the suppression list is lost, because erased people would be stored again.
+/// Opens every warehouse of the settings. `started` is the engine of [`start_engine`], if it was started before.
 pub(super) fn open_all(
     settings: &Settings,
     opening: &Opening,
@@ -226,18 +226,17 @@ pub(super) fn open_all(
 ) -> Result<Vec<Warehouse>, PipelineError> {
     settings.require_warehouse()?;
     let open = |place: Place| place.open(opening, started.take()).map_err(failed(place.name()));
-    let mut warehouses = places_to_write(&settings.warehouse)?.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
-    let list = SuppressionList::path_in(&settings.erasures_folder());
-    // Most installations have no list, because they never erased anybody.
-    if !list.try_exists().unwrap_or(true) {
-        require_nobody_suppressed(list, &mut warehouses)?;
-    }
-    Ok(warehouses)
+    places_to_write(&settings.warehouse)?.into_iter().map(open).collect()
 }
 
-/// Fails if a warehouse has the receipt of an erasure whose people are suppressed. `list` is the path of the missing
-/// suppression list.
-fn require_nobody_suppressed(list: PathBuf, warehouses: &mut [Warehouse]) -> Result<(), PipelineError> {
+/// Fails if the suppression list is lost, because erased people would be stored again: the list is missing, and a
+/// warehouse has the receipt of an erasure whose people are suppressed.
+pub(super) fn require_list(settings: &Settings, warehouses: &mut [Warehouse]) -> Result<(), PipelineError> {
+    let list = SuppressionList::path_in(&settings.erasures_folder());
+    // Most installations have no list, because they never erased anybody.
+    if list.try_exists().unwrap_or(true) {
+        return Ok(());
+    }
     for warehouse in warehouses {
         let erasures = warehouse.erasures().map_err(failed(warehouse.name()))?;
         if let Some(ErasureRecord { erasure_id, .. }) = erasures.into_iter().find(ErasureRecord::is_suppressed) {

@@ -9,8 +9,7 @@
 //! leaves none. So the first run with it takes its coverage from the ledger.
 
 use std::{
-    collections::BTreeMap,
-    fs, io,
+    fs,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
@@ -22,7 +21,8 @@ use crate::{
     config::Settings,
     files::{self, FileError},
     load::Place,
-    state::State,
+    person::{ErasureFiles, SuppressionError, merge_erasures},
+    state::{State, replace_file},
 };
 
 use super::{
@@ -35,46 +35,74 @@ const STATE: &str = "checkpoints.sqlite";
 /// Name of the copy of the folder of erasures.
 const ERASURES: &str = "erasures.json";
 /// Suffix of the file that says that the state file is a copy, or that other workers have the same warehouse, until a
-/// run has compared it with the ledger.
+/// run has compared it with the ledger. The file is empty until a command changes the state file.
 const MARK: &str = ".fetched";
+/// Content of the file once a command has changed the state file.
+const USED: &[u8] = b"used\n";
 /// Suffix of the copy while it is made.
 const COPY: &str = ".copy";
 
-/// Fetches the state from the bucket of a warehouse, if this machine has none. Does nothing without a bucket.
+/// Fetches the state from the bucket of a warehouse, if this machine has none, or has only a copy that no command has
+/// changed. Does nothing without a bucket.
 ///
 /// # Errors
 /// The bucket or a file fails. A command may go on without the copy: its state is rebuilt from the ledger.
 pub fn fetch_state(settings: &Settings) -> Result<(), PipelineError> {
     let path = &settings.state_path;
-    let Some(place) = place_in_bucket(settings).filter(|_| !path.exists()) else { return Ok(()) };
-    let kept = |name| place.kept_file(name).map_err(failed(place.name()));
-    let Some(state) = kept(STATE)? else { return Ok(()) };
-    let erasures = kept(ERASURES)?.and_then(|text| serde_json::from_slice::<BTreeMap<String, String>>(&text).ok());
-    let folder = settings.erasures_folder();
-    for (name, text) in erasures.unwrap_or_default() {
-        files::create_folders(&folder).map_err(FileError::of("create", &folder))?;
-        // A name with a slash would leave the folder.
-        let path = folder.join(Path::new(&name).file_name().unwrap_or_default());
-        create(&path, text.as_bytes())?;
-    }
+    let mark = mark_of(path);
+    let is_unused = || fs::read(&mark).is_ok_and(|text| text.is_empty());
+    let Some(place) = place_in_bucket(settings).filter(|_| !path.exists() || is_unused()) else { return Ok(()) };
+    let Some(state) = place.kept_file(STATE).map_err(failed(place.name()))? else { return Ok(()) };
+    merge_list(settings, &place)?;
     let folder = files::folder_of(path);
     files::create_folders(folder).map_err(FileError::of("create", folder))?;
-    create(&mark_of(path), b"")?;
-    create(path, &state)?;
-    tracing::info!(from = %place.location, "this machine has no state file, so that of the last run is fetched");
+    if !path.exists() {
+        files::write_private(&mark, b"").map_err(FileError::of("write", &mark))?;
+        tracing::info!(from = %place.location, "this machine has no state file, so that of the last run is fetched");
+    }
+    // A command that changes the file now keeps it.
+    replace_file(path, &state, is_unused)?;
     Ok(())
 }
 
-/// Creates a file whole, unless it exists: another command may have it open by now.
-fn create(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
-    let new = files::with_suffix(path, &format!(".{}", uuid::Uuid::new_v4()));
-    files::write_private(&new, bytes).map_err(FileError::of("write", &new))?;
-    let linked = fs::hard_link(&new, path);
-    files::remove(&new).map_err(FileError::of("remove", &new))?;
-    match linked {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(FileError::of("create", path)(error)),
-        _ => Ok(()),
+/// Notes that a command changes the state file, which is then not fetched again. The command has the lease.
+pub(super) fn note_use(settings: &Settings) -> Result<(), FileError> {
+    let mark = mark_of(&settings.state_path);
+    match mark.exists() {
+        true => files::write_private(&mark, USED).map_err(FileError::of("write", &mark)),
+        false => Ok(()),
     }
+}
+
+/// Merges the list of suppressed people in the bucket of the warehouse into that of this machine. Does nothing without a
+/// bucket. For a command that has the warehouses open for writing, and before it stores a record: the people whom other
+/// machines have erased must not be stored again.
+pub(super) fn merge_erasures_of_bucket(settings: &Settings) -> Result<(), PipelineError> {
+    place_in_bucket(settings).map_or(Ok(()), |place| merge_list(settings, &place))
+}
+
+fn merge_list(settings: &Settings, place: &Place) -> Result<(), PipelineError> {
+    let Some(text) = place.kept_file(ERASURES).map_err(failed(place.name()))? else { return Ok(()) };
+    let (folder, copy) = (settings.erasures_folder(), place.location.to_string());
+    let damaged = |error: serde_json::Error| SuppressionError::Damaged {
+        path: Path::new(&copy).join(ERASURES),
+        why: error.to_string(),
+    };
+    let mut other: ErasureFiles = serde_json::from_slice(&text).map_err(damaged)?;
+    // A name with a slash would leave the folder.
+    other.retain(|name, _| !name.contains('/'));
+    let own = erasures(&folder)?;
+    let merged = merge_erasures(&own, &other, &folder, &copy)?;
+    files::create_folders(&folder).map_err(FileError::of("create", &folder))?;
+    for (name, text) in merged.iter().filter(|(name, text)| own.get(*name) != Some(text)) {
+        let path = folder.join(name);
+        files::write_private(&path, text.as_bytes()).map_err(FileError::of("write", &path))?;
+    }
+    for name in own.keys().filter(|name| !merged.contains_key(*name)) {
+        let path = folder.join(name);
+        files::remove(&path).map_err(FileError::of("remove", &path))?;
+    }
+    Ok(())
 }
 
 /// Returns true if the state file is a copy that no run has compared with the ledger.
@@ -84,7 +112,8 @@ pub(super) fn is_fetched(settings: &Settings) -> bool {
 
 /// Notes that the next run takes its coverage from the ledger.
 pub(super) fn add_mark(settings: &Settings) -> Result<(), FileError> {
-    create(&mark_of(&settings.state_path), b"")
+    let mark = mark_of(&settings.state_path);
+    files::write_private(&mark, USED).map_err(FileError::of("write", &mark))
 }
 
 /// Notes that the state file fits the ledger.
@@ -133,8 +162,8 @@ impl StateKeeper {
 }
 
 /// Returns the texts of the files in the folder of erasures, by name.
-fn erasures(folder: &Path) -> Result<BTreeMap<String, String>, FileError> {
-    let mut found = BTreeMap::new();
+fn erasures(folder: &Path) -> Result<ErasureFiles, FileError> {
+    let mut found = ErasureFiles::new();
     for path in files::files_below(folder)? {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let text = fs::read_to_string(&path).map_err(FileError::of("read", &path))?;

@@ -26,9 +26,9 @@ use crate::{
 };
 
 use super::{
-    assemble::{System, archive, failed, lock_patience, open_all, opening, places},
+    assemble::{System, archive, failed, lock_patience, open_all, opening, places, require_list},
     error::{PipelineError, chain},
-    kept_state::StateKeeper,
+    kept_state::{StateKeeper, merge_erasures_of_bucket, note_use},
     limits::{recall, remember},
     report::{ReportHeader, RunReport, RunTimes},
 };
@@ -94,6 +94,7 @@ impl Session {
         let run_id = RunId::with_rng(started_ms, &system.rng);
         let state = state.with_failpoints(system.failpoints.clone());
         let lease = state.take_lease(&run_id, command, started_ms)?;
+        note_use(settings)?;
         Ok(Session {
             settings: settings.clone(),
             identity: identity.clone(),
@@ -174,6 +175,8 @@ impl Session {
         let patience = lock_patience(&self.settings, stop);
         let opening = Opening { patience, ..opening(&self.settings, &self.identity, &self.system) };
         let mut warehouses = open_all(&self.settings, &opening, started)?;
+        merge_erasures_of_bucket(&self.settings)?;
+        require_list(&self.settings, &mut warehouses)?;
         self.has_warehouses.store(true, Ordering::Relaxed);
         if self.system.last_warehouse_first {
             warehouses.reverse();

@@ -31,7 +31,7 @@ pub use proofs::ProvenInterval;
 pub use pushes::{ContentHash, PushAnswer, PushIntent, PushLedger, PushOutcome, PushRecord};
 pub use runs::{RunEnd, RunEntry};
 pub use scans::{LastRead, StoredInterval, UnfinishedScan};
-pub use state_files::{RawFile, is_damaged_copy, open_raw, state_files};
+pub use state_files::{RawFile, is_damaged_copy, open_raw, replace_file, state_files};
 
 use std::{ops::Range, path::Path};
 

@@ -9,9 +9,12 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use crate::{files::with_suffix, model::DurableStep};
+use crate::{
+    files::{self, FileError, with_suffix},
+    model::DurableStep,
+};
 
-use super::{Inbox, State, StateError};
+use super::{Inbox, State, StateError, lock::try_lock};
 
 /// Suffix of the folder of erasures next to the state file, which is no file of the state.
 const ERASURES_SUFFIX: &str = ".erasures";
@@ -36,8 +39,12 @@ impl State {
         })
     }
 
-    /// Writes a complete copy of the file to `path`, where no file is.
+    /// Writes a complete copy of the file to `path`, where no file is. Who may read the file may read the copy.
     pub fn copy_to(&self, path: &Path) -> Result<(), StateError> {
+        let failed = |source| StateError::Inaccessible { path: path.to_owned(), source };
+        let rights = fs::metadata(self.path()).map_err(failed)?.permissions();
+        // SQLite writes to an empty file that is there, and gives a new one the rights of any other file.
+        File::create_new(path).and_then(|file| file.set_permissions(rights)).map_err(failed)?;
         let copied = self.database.connection.execute("VACUUM INTO ?1", [path.to_string_lossy()]);
         copied.map(drop).map_err(self.database.failed("copy"))
     }
@@ -50,6 +57,18 @@ impl State {
         );
         rewritten.map_err(self.database.failed("rewrite"))
     }
+}
+
+/// Replaces the state file by a copy of another machine, if no command has the lease and `may` returns true then. Returns
+/// whether it was replaced.
+pub fn replace_file(state: &Path, bytes: &[u8], may: impl FnOnce() -> bool) -> Result<bool, StateError> {
+    let Some(_lock) = try_lock(state)?.filter(|_| may()) else { return Ok(false) };
+    for suffix in ["-wal", "-shm"] {
+        let log = with_suffix(state, suffix);
+        files::remove(&log).map_err(FileError::of("remove", &log))?;
+    }
+    files::write_private(state, bytes).map_err(FileError::of("write", state))?;
+    Ok(true)
 }
 
 /// Returns the state file and the files next to it that belong to it, such as logs, lock, inbox, and renamed damaged

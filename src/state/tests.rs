@@ -267,3 +267,18 @@ fn a_new_state_file_can_be_opened_by_many_at_once() {
         });
     }
 }
+
+#[test]
+fn a_copy_has_the_rights_of_the_file() {
+    use std::{fs, os::unix::fs::PermissionsExt};
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("state.sqlite"), folder.path().join("copy"));
+    let state = State::open(&path, "http://127.0.0.1:1", "test").unwrap();
+    for mode in [0o600, 0o640, 0o644] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        state.copy_to(&copy).unwrap();
+        assert_eq!(fs::metadata(&copy).unwrap().permissions().mode() & 0o777, mode);
+        assert!(State::open_read_only(&copy).unwrap().is_some());
+        fs::remove_file(&copy).unwrap();
+    }
+}

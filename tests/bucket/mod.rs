@@ -11,8 +11,8 @@ use studysync_sandbox::{ChangeRequest, Faults, RetryAfter, RetryAfterForm};
 use tempfile::TempDir;
 
 use crate::harness::{
-    Done, Meets, ObjectServer, Place, Service, Tables, all_contracts, assert_equal, content_columns, days_ago,
-    different_rows, small,
+    ALL_FLAGS, Done, Meets, ObjectServer, Place, Service, Tables, all_contracts, assert_equal, content_columns,
+    days_ago, different_rows, small,
 };
 
 /// The address of the warehouse, and the same in the server.
@@ -207,6 +207,12 @@ fn p9_an_erasure_reaches_every_object_and_names_old_versions() {
         }
         let place = Place::new(&service).in_bucket(&server, ADDRESS);
         load(&service, &[&place]);
+        // Other programs put objects below the folder too.
+        let mut objects = server.objects();
+        let names = ["a", "a/b", "100% of #1 [old]?.txt", "caf\u{e9} ~*", &"x".repeat(300), "folder/"];
+        let others = names.map(|name| (format!("{BELOW}/notes/{name}"), if name == "folder/" { "" } else { "text" }));
+        objects.extend(others.map(|(key, text)| (key, text.into())));
+        server.replace_all(&objects);
         place.run(&["query", "SELECT count(*) FROM responses"]).expect(0);
         let person = tables(&server).0.value("SELECT max(external_user_id) FROM responses").unwrap();
         let has_person = || {
@@ -227,7 +233,47 @@ fn p9_an_erasure_reaches_every_object_and_names_old_versions() {
             0
         );
         assert!(!has_person());
+        let searched = done.json()["verified"]["places"]["files of warehouse objects"]["searched"].as_u64().unwrap();
+        // All but the lease and the object without bytes, and those that were written afterwards.
+        assert!(searched as usize > server.objects().len() - 10, "{searched}");
         assert_eq!(files_with(&place.path("state"), &person), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn p9_a_machine_leaves_out_whom_another_one_erased() {
+    let (service, server) = (Service::start(small(200, 20)), ObjectServer::start());
+    let config = format!("{ALL_FLAGS}rescan = [\"all every 1h\"]\n");
+    let places = [(); 2].map(|()| Place::new(&service).in_bucket(&server, ADDRESS).with_config(&config));
+    load(&service, &[&places[0]]);
+    places[1].run(&["sync"]).expect(0);
+    let is_named = "length(external_user_id) > 8 AND _vanished_at IS NULL";
+    let people = tables(&server)
+        .0
+        .rows_of(&format!("SELECT DISTINCT external_user_id FROM responses WHERE {is_named} ORDER BY ALL LIMIT 2"));
+    let people: Vec<String> = people.into_iter().flatten().flatten().collect();
+    for (turn, person) in people.iter().enumerate() {
+        // Each machine has a state file of its own.
+        let (eraser, other) = (&places[turn % 2], &places[(turn + 1) % 2]);
+        eraser.run(&["erase", "--yes", "--user-id", person]).expect(0);
+        // The service still sends the records, for ten days.
+        service.advance_days(1);
+        other.run(&["sync"]).expect(0);
+        let erased = people[..=turn].iter().map(|person| format!("'{person}'")).collect::<Vec<_>>().join(", ");
+        let rows = format!("SELECT count(*) FROM responses WHERE external_user_id IN ({erased})");
+        assert_eq!(tables(&server).0.count(&rows), 0, "turn {turn}");
+    }
+}
+
+#[test]
+fn a_machine_that_only_reads_sees_the_last_run() {
+    let (service, server) = (Service::start(small(60, 6)), ObjectServer::start());
+    let [writer, reader] = [(); 2].map(|()| Place::new(&service).in_bucket(&server, ADDRESS));
+    let runs = |place: &Place| place.run(&["status", "--json"]).json()["runs"].clone();
+    for _ in 0..2 {
+        writer.run(&["sync"]).expect(0);
+        assert_eq!(runs(&reader), runs(&writer));
+        service.advance_days(1);
     }
 }
 
@@ -372,7 +418,7 @@ fn plan_and_docs_count_the_requests_of_a_night() {
         // The formulas of docs/formats/bucket.md for a night with one commit of scans.
         assert_eq!((lists, writes, removals), (1, 9 + changed, 2), "night {night}");
         if has_disk {
-            assert_eq!(reads, 1, "night {night}");
+            assert_eq!(reads, 2, "night {night}");
         }
         for (name, found) in [("lists", lists), ("reads", reads), ("writes", writes), ("removals", removals)] {
             let planned = plan[name].as_u64().unwrap();

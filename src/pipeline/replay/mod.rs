@@ -28,6 +28,7 @@ use crate::{
 use super::{
     assemble::{System, clear_leftovers, identity, suppression},
     error::PipelineError,
+    kept_state::merge_erasures_of_bucket,
     session::Session,
 };
 
@@ -95,6 +96,7 @@ impl Replay {
             );
             return Err(PipelineError::NotReplayable(why));
         }
+        merge_erasures_of_bucket(settings)?;
         let suppression = suppression(settings)?;
         let context = ReplayContext { session: &self.session, stop, progress, scans, suppression };
         let mut replayed = match self.request.window {

@@ -60,8 +60,8 @@ impl NightEstimate {
         let here = working_copy::sizes(folder);
         let mut night = NightEstimate {
             lists: (listed.len() as u64 + commits.min(PUBLISHED_KEPT) + OTHER_OBJECTS).div_ceil(LIST_MAX),
-            // The copy of the state.
-            reads: if here.is_empty() { 1 + FILES_OF_RUNS } else { 1 },
+            // The copy of the state, and the list of suppressed people.
+            reads: if here.is_empty() { 2 + FILES_OF_RUNS } else { 2 },
             // The lease, the copy of the state, `sync_runs`, `sync_windows` and the inventory; for each commit its two
             // objects.
             writes: 5 + 2 * COMMITS,
