@@ -13,6 +13,7 @@ use studysync::{
 use studysync_sandbox::{LogEntry, Media};
 
 use super::{
+    bucket::ScriptedBucket,
     killer::spools,
     oracle::Contents,
     script::{RunPlan, Warehouses},
@@ -33,6 +34,7 @@ pub struct Ended {
     /// `None` if the run could not be opened.
     pub report: Option<RunReport>,
     pub error: Option<PipelineError>,
+    /// Also if the bucket failed too often, which ends a run anywhere.
     pub was_killed: bool,
     pub log: Vec<LogEntry>,
     /// The end of the range in which the service's answers were settled.
@@ -72,7 +74,7 @@ impl Ended {
             .collect()
     }
 
-    pub fn check(&self, plan: &RunPlan, is_calm: bool, root: &Path) {
+    pub fn check(&self, plan: &RunPlan, is_calm: bool, root: &Path, bucket: Option<&ScriptedBucket>) {
         self.nothing_was_sent_early();
         let spools_allowed = self.left_spools + plan.in_flight + READY_AND_COMMITTING + UNSEALED;
         assert!(
@@ -103,6 +105,9 @@ impl Ended {
         }
         if matches!(report.header.exit_code, 0 | 3) {
             nothing_is_left_over(root, plan.warehouses != Warehouses::DuckDb);
+            let is_clean = plan.bucket.percent == 0 && plan.warehouses != Warehouses::DuckDb;
+            let left = bucket.filter(|_| is_clean).map(ScriptedBucket::left_over).unwrap_or_default();
+            assert_eq!(left, Vec::<String>::new(), "objects are left over");
         }
     }
 
@@ -179,6 +184,15 @@ pub fn ledger(contents: &Contents, known: &BTreeSet<String>, is_guarded: bool) -
         assert!(is_believable, "{}: {vanished} rows vanished unasked: {row:?}", contents.name);
     }
     ids
+}
+
+/// Asserts that the archive in a bucket has the pages of each scan of a ledger, or that this machine has their spool.
+pub fn archive(ledger: &BTreeSet<String>, archived: &BTreeSet<String>, root: &Path) {
+    let spools = spools(root);
+    let has_spool =
+        |scan: &String| spools.iter().any(|path| path.file_stem().is_some_and(|stem| stem == scan.as_str()));
+    let lost: Vec<_> = ledger.difference(archived).filter(|scan| !has_spool(scan)).collect();
+    assert!(lost.is_empty(), "the archive lacks the pages of {lost:?}");
 }
 
 /// Rejects are stored as the first scan received them, whatever flags that scan had.

@@ -8,7 +8,7 @@ use studysync_sandbox::{
 
 use super::{
     dice::Dice,
-    script::{Act, Kill, RunPlan, Script, Warehouses, Weather},
+    script::{Act, BucketPlan, BucketWorld, Kill, LastRequest, RunPlan, Script, Warehouses, Weather},
 };
 use crate::harness::{KEY, NOW_MS};
 
@@ -17,6 +17,10 @@ const RUNS_MAX: u64 = 5;
 /// The percentage of light scripts. Most faults show with one warehouse, few days and few runs, at a fraction of the
 /// cost.
 const LIGHT_PERCENT: u64 = 80;
+/// The percentage of scripts with a bucket.
+const BUCKET_PERCENT: u64 = 3;
+/// All seeds from here on have a bucket.
+const BUCKET_SEEDS: u64 = 1_000_000_000;
 const LIGHT_DAYS_MAX: u32 = 2;
 const LIGHT_RUNS_MAX: u64 = 3;
 
@@ -26,6 +30,9 @@ pub fn draw(seed: u64) -> Script {
     let mut light_dice = Dice::new(seed, 3);
     let is_light = light_dice.percent(LIGHT_PERCENT) && !super::REGRESSIONS.iter().any(|(once, _)| *once == seed);
     let only = is_light.then(|| light_dice.pick(&[Warehouses::DuckDb, Warehouses::Parquet]));
+    let mut bucket_dice = Dice::new(seed, 7);
+    let bucket = bucket(seed, &mut bucket_dice);
+    let only = only.map(|only| if bucket.is_some() { Warehouses::Parquet } else { only });
     let mut dice = Dice::new(seed, 1);
     let is_large = dice.percent(12);
     let days = dice.between(2, if is_large { 40 } else { 6 }) as u32;
@@ -70,8 +77,12 @@ pub fn draw(seed: u64) -> Script {
         let mut dice = Dice::new(seed, 6);
         acts.iter_mut().for_each(|act| kill_while_fetching(act, &mut dice));
     }
+    if bucket.is_some() {
+        acts.iter_mut().for_each(|act| disturb(act, only, &mut bucket_dice));
+    }
     Script {
         seed,
+        bucket,
         has_recordings: recordings.is_some(),
         service,
         only,
@@ -108,6 +119,29 @@ fn recordings(seed: u64) -> Option<Media> {
         lost_percent: dice.pick(&[0, 0, 30]),
         ..Media::default()
     })
+}
+
+/// Some seeds have the Parquet warehouse in a bucket, and all from [`BUCKET_SEEDS`] on.
+fn bucket(seed: u64, dice: &mut Dice) -> Option<BucketWorld> {
+    let is_drawn = dice.percent(BUCKET_PERCENT) && !super::REGRESSIONS.iter().any(|(once, _)| *once == seed);
+    let world = BucketWorld { has_archive: dice.percent(50), ends_on_new_machine: dice.percent(50) };
+    (is_drawn || seed >= BUCKET_SEEDS).then_some(world)
+}
+
+/// Draws what a run meets in the bucket.
+fn disturb(act: &mut Act, only: Option<Warehouses>, dice: &mut Dice) {
+    let Act::Run(plan) = act else { return };
+    let last = dice.percent(40).then(|| LastRequest { number: dice.skewed(6) as usize, is_answered: dice.percent(50) });
+    plan.bucket = BucketPlan {
+        seed: dice.bits(),
+        percent: dice.pick(&[0, 0, 3, 10, 40]),
+        last,
+        // A DuckDB file would be lost with the machine.
+        is_new_machine: dice.percent(35) && only == Some(Warehouses::Parquet),
+    };
+    if last.is_some() {
+        plan.kill = None;
+    }
 }
 
 /// Half of the kills happen where recordings are stored and recorded.
@@ -293,6 +327,7 @@ impl Drawn<'_> {
             deadline_ms: dice.percent(8).then(|| dice.skewed(18)),
             accept_vanished: dice.percent(15),
             kill,
+            bucket: BucketPlan::default(),
             cancel_at: dice.percent(6).then(|| dice.skewed(6)),
             changes: Vec::new(),
             again: backfill.is_some() && dice.percent(40),

@@ -2,10 +2,10 @@
 //! time leaves; later writes of the process are discarded.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Once,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
@@ -15,7 +15,10 @@ use studysync::{
     model::{DurableStep, Failpoints},
 };
 
-use super::script::Kill;
+use super::{
+    bucket::{Die, ScriptedBucket},
+    script::Kill,
+};
 
 /// Counts the durable steps of one run, and kills it.
 pub struct Watch {
@@ -27,14 +30,30 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Watches a run in `root`, which is killed before the step of `kill`.
-    pub fn over(root: &Path, kill: Option<Kill>) -> (Watch, Failpoints) {
+    /// Watches a run in `root`, which is killed before the step of `kill`, or when the returned closure is called.
+    pub fn over(root: &Path, kill: Option<Kill>, bucket: Option<ScriptedBucket>) -> (Watch, Failpoints, Die) {
         let copy = root.with_extension("killed");
         let watch = Watch { root: root.to_owned(), copy, taken: Arc::default(), spools_max: Arc::default() };
-        let (root, copy) = (watch.root.clone(), watch.copy.clone());
+        let killed = Arc::new(Once::new());
+        let die: Die = {
+            let (root, copy, killed) = (watch.root.clone(), watch.copy.clone(), Arc::clone(&killed));
+            Arc::new(move || {
+                killed.call_once(|| {
+                    copy_folder(&root, &copy);
+                    if let Some(share) = kill.and_then(|kill| kill.tear) {
+                        tear(&copy, share);
+                    }
+                    bucket.iter().for_each(ScriptedBucket::remember);
+                });
+            })
+        };
+        let root = watch.root.clone();
         let counted = AtomicU64::new(0);
-        let (taken, spools_max) = (watch.taken.clone(), watch.spools_max.clone());
+        let (taken, spools_max, dies) = (watch.taken.clone(), watch.spools_max.clone(), Arc::clone(&die));
         let failpoints = Failpoints::with_hook(move |step| {
+            if killed.is_completed() {
+                return true;
+            }
             if step == DurableStep::PageSpooled {
                 spools_max.fetch_max(spools(&root).len(), Ordering::SeqCst);
             }
@@ -43,14 +62,11 @@ impl Watch {
             let nth = counted.fetch_add(u64::from(is_counted), Ordering::SeqCst) + 1;
             let is_killed = is_counted && kill.is_some_and(|kill| kill.step == nth);
             if is_killed {
-                copy_folder(&root, &copy);
-                if let Some(share) = kill.and_then(|kill| kill.tear) {
-                    tear(&copy, share);
-                }
+                dies();
             }
             is_killed
         });
-        (watch, failpoints)
+        (watch, failpoints, die)
     }
 
     /// Returns the number of durable steps so far.
@@ -89,8 +105,9 @@ fn copy_folder(from: &Path, to: &Path) {
         let (path, copy) = (entry.path(), to.join(entry.file_name()));
         if path.is_dir() {
             copy_folder(&path, &copy);
-        } else {
-            fs::copy(&path, &copy).unwrap();
+        } else if let Err(error) = fs::copy(&path, &copy) {
+            // Threads that write to a bucket remove spools meanwhile.
+            assert_eq!(error.kind(), io::ErrorKind::NotFound, "{}", path.display());
         }
     }
 }

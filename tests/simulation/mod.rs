@@ -1,6 +1,7 @@
 //! The simulator: a seed determines a service, its faults and the runs, and the whole program executes them in
 //! simulated time. docs/contributing/simulator.md has its commands.
 
+mod bucket;
 mod checks;
 pub mod dice;
 mod draw;
@@ -9,6 +10,7 @@ mod oracle;
 mod play;
 mod script;
 mod service;
+mod settings;
 
 use std::{
     cell::Cell,

@@ -8,29 +8,29 @@ use std::{
         Arc,
         atomic::{AtomicI64, Ordering},
     },
-    time::Duration,
 };
 
 use duckdb::Connection;
 use studysync::{
     clock::Clock,
-    config::{ArchiveChoice, Overrides, Settings, resolve},
-    model::{DAY_MS, Flag, FlagSet, HOUR_MS, MINUTE_MS, Rng, WarehouseKind, WarehousePaths, Window},
-    pipeline::{PeopleSelection, PipelineError, Progress, Request, Run, RunReport, System},
+    model::{DAY_MS, Flag, FlagSet, HOUR_MS, MINUTE_MS, Rng, Window},
+    pipeline::{PeopleSelection, PipelineError, Progress, Request, Run, RunReport, System, chain, fetch_state},
 };
 use studysync_sandbox::{Faults, ListName, Order};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    bucket::{BUCKET, ScriptedBucket},
     checks::{self, Ended, Likeness},
     killer::{Watch, spools},
     oracle::{Contents, Oracle},
-    script::{Act, RunPlan, Script, Warehouses, Weather},
-    service::{BASE_URL, ScriptedService},
+    script::{Act, BucketPlan, RunPlan, Script, Warehouses, Weather},
+    service::ScriptedService,
+    settings::settings_of,
 };
 use crate::harness::{
-    KEY, Tables, WarehousePlace, all_contracts, assert_rows_equal, connect, expected::settled_ms, put_empty_warehouse,
+    Tables, WarehousePlace, all_contracts, assert_rows_equal, connect, expected::settled_ms, put_empty_warehouse,
 };
 
 /// Longer than the re-scan interval of the oldest rows.
@@ -55,6 +55,7 @@ struct Play<'a> {
     script: &'a Script,
     service: ScriptedService,
     folder: TempDir,
+    bucket: Option<ScriptedBucket>,
     /// How far this machine's clock is ahead of the service's.
     ahead_ms: Arc<AtomicI64>,
     rng: Rng,
@@ -94,6 +95,7 @@ pub async fn play(script: &Script) -> Played {
         script,
         service: ScriptedService::start(script),
         folder,
+        bucket: script.bucket.map(|_| ScriptedBucket::start()),
         ahead_ms: Arc::default(),
         rng: Rng::seeded(script.seed),
         is_calm: true,
@@ -158,6 +160,18 @@ impl Play<'_> {
         }
     }
 
+    /// Removes the files of the machine, except recordings, which are on a volume of their own.
+    fn lose_disk(&self) {
+        for entry in fs::read_dir(self.root()).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true if path.ends_with("recordings") => {}
+                true => fs::remove_dir_all(path).unwrap(),
+                false => fs::remove_file(path).unwrap(),
+            }
+        }
+    }
+
     fn set_weather(&mut self, weather: &Weather) {
         self.is_calm = weather.unconnected_percent == 0 && weather.faults == self.script.service.faults;
         self.service.set_weather(weather);
@@ -178,6 +192,7 @@ impl Play<'_> {
             max_requests: None,
             deadline_ms: None,
             kill: None,
+            bucket: BucketPlan { is_new_machine: plan.bucket.is_new_machine, ..BucketPlan::default() },
             cancel_at: None,
             changes: Vec::new(),
             ..plan.clone()
@@ -205,54 +220,6 @@ impl Play<'_> {
         self.last_notes.iter().any(is_doubt)
     }
 
-    fn settings(&self, plan: &RunPlan) -> Settings {
-        let root = self.root();
-        // The sync begins where the history begins, or later. Backfills do the rest.
-        let since_ms = self.script.service.now_ms - i64::from(self.script.first_sync_days) * DAY_MS;
-        let flags: Vec<String> = plan.flags.iter().map(|flag| format!("{:?}", flag.name())).collect();
-        let rescan = self.rescan;
-        let (page_rows, partition) = (self.script.page_rows, if self.script.parquet_by_day { "day" } else { "month" });
-        let text = format!(
-            "[streams.responses]\nflags = [{}]\npage_rows = {page_rows}\nsince = \"{since_ms}\"\n{rescan}\
-             [streams.themes]\nsince = \"{since_ms}\"\n{rescan}[streams.surveys]\npage_rows = {page_rows}\n\
-             [warehouse]\nparquet_partition = \"{partition}\"\n\
-             [recordings]\nenabled = {}\npath = {:?}\n",
-            flags.join(", "),
-            self.script.has_recordings,
-            root.join("recordings"),
-        );
-        let beside = |name: &str| self.folder.path().join(name);
-        fs::write(beside("studysync.toml"), text).unwrap();
-        fs::write(beside("key"), KEY).unwrap();
-        let survey_ids = self.survey_ids();
-        let mut warehouses = WarehousePaths::from([
-            (WarehouseKind::DuckDb, root.join("warehouse.duckdb")),
-            (WarehouseKind::Parquet, root.join("parquet")),
-        ]);
-        warehouses.retain(|kind, _| match plan.warehouses {
-            Warehouses::DuckDb => *kind == WarehouseKind::DuckDb,
-            Warehouses::Parquet => *kind == WarehouseKind::Parquet,
-            Warehouses::Both => true,
-        });
-        resolve(Overrides {
-            config: Some(beside("studysync.toml")),
-            base_url: Some(BASE_URL.into()),
-            api_key_file: Some(beside("key")),
-            warehouses,
-            state: Some(root.join("state/checkpoints.sqlite")),
-            archive: Some(match self.script.keeps_pages {
-                true => ArchiveChoice::Folder(root.join("archive")),
-                false => ArchiveChoice::Nothing,
-            }),
-            surveys: plan.surveys.iter().filter_map(|at| survey_ids.get(*at).copied()).collect(),
-            concurrency: Some(plan.in_flight),
-            deadline: plan.deadline_ms.map(Duration::from_millis),
-            max_requests: plan.max_requests,
-            ..Overrides::default()
-        })
-        .unwrap()
-    }
-
     fn survey_ids(&self) -> Vec<i64> {
         let records = self.service.truth(ListName::Surveys);
         let ids = records.iter().filter_map(|record| {
@@ -272,7 +239,11 @@ impl Play<'_> {
         let left_spools = spools(&self.root()).len();
         let settled_ms = settled_ms(self.service.control().now_ms());
         let real = std::time::Instant::now();
-        let (watch, steps) = Watch::over(&self.root(), plan.kill);
+        if plan.bucket.is_new_machine {
+            self.lose_disk();
+        }
+        let (watch, steps, die) = Watch::over(&self.root(), plan.kill, self.bucket.clone());
+        self.bucket.iter().for_each(|bucket| bucket.expect_run(plan.bucket, Arc::clone(&die)));
         let (control, ahead_ms) = (self.service.control(), self.ahead_ms.clone());
         let system = System {
             clock: Clock::simulated(move || control.now_ms() + ahead_ms.load(Ordering::SeqCst)),
@@ -288,7 +259,11 @@ impl Play<'_> {
             accept_vanished: plan.accept_vanished,
             people: PeopleSelection::AfterLists,
         };
-        let run = Run::open_in(self.settings(plan), request, stop, Arc::new(Progress::default()), system).await;
+        let (folder, surveys) = (self.folder.path(), self.survey_ids());
+        let settings = settings_of(self.script, plan, folder, self.rescan, &surveys, self.bucket.as_ref());
+        // A command does without the state of the last run if it cannot have it.
+        let _ = fetch_state(&settings);
+        let run = Run::open_in(settings, request, stop, Arc::new(Progress::default()), system).await;
         let (report, error): (Option<RunReport>, Option<PipelineError>) = match run {
             Ok(run) => {
                 let (report, outcome) = run.execute().await;
@@ -307,7 +282,9 @@ impl Play<'_> {
                 .fold(self.played.digest, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
         }
         let spools_max = watch.spools_max();
-        let was_killed = watch.bury();
+        self.bucket.iter().for_each(ScriptedBucket::end_run);
+        let is_of_bucket = |error: &PipelineError| plan.bucket.percent > 0 && chain(error).contains(BUCKET);
+        let was_killed = watch.bury() || error.as_ref().is_some_and(is_of_bucket);
         self.played.kills += u64::from(was_killed);
         self.are_runs_twins &= !was_killed;
         if plan.warehouses != Warehouses::DuckDb && (was_killed || report.is_some()) {
@@ -322,6 +299,11 @@ impl Play<'_> {
     fn warehouses(&mut self) -> Vec<Contents> {
         let root = self.root();
         let (duckdb, parquet) = (root.join("warehouse.duckdb"), root.join("parquet"));
+        let parquet = self.bucket.as_ref().map_or(parquet, |bucket| {
+            let mirror = root.with_extension("bucket");
+            bucket.mirror(&mirror);
+            mirror
+        });
         let mut connection = self.reader.take().unwrap_or_else(reader);
         let names: Vec<&str> = all_contracts().keys().map(String::as_str).collect();
         let mut contents = Vec::new();
@@ -361,7 +343,8 @@ impl Play<'_> {
 
     /// The assertions after every run.
     fn check_after(&mut self, plan: &RunPlan, ended: &Ended) {
-        ended.check(plan, self.is_calm && !self.looks_like_a_lost_permission(), &self.root());
+        let is_calm = self.is_calm && !self.looks_like_a_lost_permission();
+        ended.check(plan, is_calm, &self.root(), self.bucket.as_ref());
         let real = std::time::Instant::now();
         self.oracle.learn(&self.service);
         self.last_notes = ended.report.as_ref().map(|report| report.notes.clone()).unwrap_or_default();
@@ -373,11 +356,14 @@ impl Play<'_> {
             return;
         }
         self.was_killed = ended.was_killed || (self.was_killed && !matches!(exit_code, Some(0 | 3 | 6)));
-        let contents = self.warehouses();
+        let (contents, root) = (self.warehouses(), self.root());
         let is_torn = |name: &str| self.is_parquet_torn && name == "Parquet";
         for warehouse in &contents {
             let known = self.ledgers.entry(warehouse.name).or_default();
             *known = checks::ledger(warehouse, known, !plan.accept_vanished);
+            if let Some(bucket) = self.bucket.as_ref().filter(|_| self.script.has_archive_in_bucket()) {
+                checks::archive(known, &bucket.archived(), &root);
+            }
             self.oracle.check(warehouse, is_torn(warehouse.name));
             let took_part = plan.warehouses == Warehouses::Both
                 || (plan.warehouses == Warehouses::DuckDb) == (warehouse.name == "DuckDB");
@@ -423,6 +409,11 @@ impl Play<'_> {
             deadline_ms: None,
             accept_vanished: true,
             kill: None,
+            bucket: BucketPlan {
+                is_new_machine: self.script.bucket.is_some_and(|bucket| bucket.ends_on_new_machine)
+                    && self.script.only == Some(Warehouses::Parquet),
+                ..BucketPlan::default()
+            },
             cancel_at: None,
             changes: Vec::new(),
             again: false,
@@ -457,7 +448,7 @@ impl Play<'_> {
 
     async fn nothing_is_left_to_do(&mut self, plan: &RunPlan) {
         let ended = self.run(plan).await;
-        ended.check(plan, true, &self.root());
+        ended.check(plan, true, &self.root(), self.bucket.as_ref());
         let changed: BTreeMap<_, _> = ended.changes().into_iter().filter(|(_, rows)| *rows > 0).collect();
         assert!(changed.is_empty(), "a sync of a service at rest changed something: {changed:?}");
     }

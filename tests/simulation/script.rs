@@ -27,6 +27,8 @@ pub struct Script {
     pub ends_by_tiers: bool,
     /// Whether recordings are downloaded.
     pub has_recordings: bool,
+    /// The Parquet warehouse is in a bucket.
+    pub bucket: Option<BucketWorld>,
     pub acts: Vec<Act>,
 }
 
@@ -80,12 +82,43 @@ pub struct RunPlan {
     pub accept_vanished: bool,
     /// Kills the run before a durable step, if it reaches the step.
     pub kill: Option<Kill>,
+    pub bucket: BucketPlan,
     /// Sends Ctrl-C at the n-th request.
     pub cancel_at: Option<u64>,
     /// Changes the service's data at the n-th request.
     pub changes: Vec<(u64, ChangeRequest)>,
     /// After a finished backfill, the same backfill must send no request.
     pub again: bool,
+}
+
+/// A script with a bucket.
+#[derive(Clone, Copy, Debug)]
+pub struct BucketWorld {
+    /// Whether the archive is in the bucket too.
+    pub has_archive: bool,
+    /// Whether a machine without files runs the last backfill and the last sync.
+    pub ends_on_new_machine: bool,
+}
+
+/// What a run meets in the bucket. Without a bucket, nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BucketPlan {
+    /// Decides which requests fail.
+    pub seed: u64,
+    /// The percentage of requests with a fault.
+    pub percent: u64,
+    /// The last request before a kill.
+    pub last: Option<LastRequest>,
+    /// Whether the run is on a machine without files of earlier runs.
+    pub is_new_machine: bool,
+}
+
+/// The last request of a killed run to the bucket. It takes effect.
+#[derive(Clone, Copy, Debug)]
+pub struct LastRequest {
+    pub number: usize,
+    /// Whether the run receives the answer.
+    pub is_answered: bool,
 }
 
 /// How a run is killed.
@@ -96,6 +129,12 @@ pub struct Kill {
     pub step: u64,
     /// The last bytes of a spool are lost too: this many thousandths of its last part.
     pub tear: Option<u64>,
+}
+
+impl Script {
+    pub fn has_archive_in_bucket(&self) -> bool {
+        self.keeps_pages && self.bucket.is_some_and(|bucket| bucket.has_archive)
+    }
 }
 
 impl fmt::Display for Script {
@@ -119,6 +158,9 @@ impl fmt::Display for Script {
         writeln!(f, "  edges planted: {}, unplaceable records: {}", self.plants_edges, self.unplaceable)?;
         if self.has_recordings {
             writeln!(f, "  recordings are fetched")?;
+        }
+        if let Some(bucket) = &self.bucket {
+            writeln!(f, "  {bucket:?}")?;
         }
         if let Some(rough) = &self.service.rough {
             writeln!(f, "  {rough:?}")?;
@@ -178,6 +220,17 @@ impl fmt::Display for RunPlan {
             let at = at.map_or("step".to_owned(), |at| format!("{at:?}"));
             write!(f, "; killed before {at} {step}")?;
             tear.map_or(Ok(()), |share| write!(f, ", spool torn at {share} ‰"))?;
+        }
+        let BucketPlan { percent, last, is_new_machine, .. } = self.bucket;
+        if is_new_machine {
+            f.write_str("; on a new machine")?;
+        }
+        if percent > 0 {
+            write!(f, "; faults at {percent} % of the requests to the bucket")?;
+        }
+        if let Some(LastRequest { number, is_answered }) = last {
+            let answered = if is_answered { "" } else { ", without an answer" };
+            write!(f, "; killed after request {number} to the bucket{answered}")?;
         }
         if let Some(count) = self.cancel_at {
             write!(f, "; Ctrl-C at request {count}")?;
