@@ -135,11 +135,11 @@ impl ObjectServer {
         (shared.objects, shared.uploads) = (snapshot.objects, snapshot.uploads);
     }
 
-    /// Replaces the text of an object, if there is one, as if it had been written this long ago.
-    pub fn edit(&self, key: &str, ago: Duration, edit: impl FnOnce(&str) -> String) {
+    /// Replaces the text of an object, if there is one, as if it had been written that long ago.
+    pub fn edit(&self, key: &str, edit: impl FnOnce(&str) -> (String, Duration)) {
         let mut shared = self.shared.lock().unwrap();
         let Some(object) = shared.objects.get(key) else { return };
-        let text = edit(std::str::from_utf8(&object.bytes).unwrap());
+        let (text, ago) = edit(std::str::from_utf8(&object.bytes).unwrap());
         drop(shared.write(key, text.into()));
         shared.objects.get_mut(key).unwrap().written -= ago;
     }

@@ -28,6 +28,8 @@ const FIRST_DELAY: Duration = Duration::from_millis(1);
 const LEASE_IS_OLD: Duration = Duration::from_secs(130);
 /// The faults of requests.
 const FAULTS: [Meets; 5] = [Meets::Refusal, Meets::LostAnswer, Meets::Drop, Meets::DroppedAnswer, Meets::Delay];
+/// The host of a machine that is gone.
+const OTHER_MACHINE: &str = "another-machine";
 /// The number of no process.
 const NO_PROCESS: i32 = i32::MAX;
 
@@ -57,13 +59,18 @@ impl ScriptedBucket {
     /// its lease, that is of an ended process on this machine, or it is old and of another machine.
     pub fn expect_run(&self, plan: BucketPlan, die: Die) {
         let BucketPlan { seed, percent, last, is_new_machine } = plan;
-        self.server.edit(LEASE, if is_new_machine { LEASE_IS_OLD } else { Duration::ZERO }, |text| {
+        self.server.edit(LEASE, |text| {
             let mut lease: serde_json::Value = serde_json::from_str(text).unwrap();
-            match is_new_machine {
-                true => lease["writer"]["host"] = "another-machine".into(),
-                false => lease["writer"]["process"] = NO_PROCESS.into(),
+            let writer = &mut lease["writer"];
+            if is_new_machine {
+                writer["host"] = OTHER_MACHINE.into();
             }
-            lease.to_string()
+            // A run that failed may have left the lease of an earlier machine.
+            if writer["host"] == OTHER_MACHINE {
+                return (lease.to_string(), LEASE_IS_OLD);
+            }
+            writer["process"] = NO_PROCESS.into();
+            (lease.to_string(), Duration::ZERO)
         });
         self.server.take_requests();
         self.server.meet(move |number, _| match last {
