@@ -192,7 +192,11 @@ impl Play<'_> {
             max_requests: None,
             deadline_ms: None,
             kill: None,
-            bucket: BucketPlan { is_new_machine: plan.bucket.is_new_machine, ..BucketPlan::default() },
+            // A new machine scans surveys without rows again: their ids may be mistyped.
+            bucket: BucketPlan {
+                is_new_machine: plan.bucket.is_new_machine && plan.surveys.is_empty(),
+                ..BucketPlan::default()
+            },
             cancel_at: None,
             changes: Vec::new(),
             ..plan.clone()
