@@ -1,5 +1,5 @@
-//! Merges two folders of erasures: that of this machine, and the copy in the bucket of a warehouse that several machines
-//! write in turns.
+//! Merges two folders of erasures: that of this machine, and the copy in the bucket of a warehouse that several
+//! machines write in turns.
 //!
 //! A receipt says how far an erasure is. So an entry of the list is dropped if the receipt says that the suppression is
 //! over, and a journal if there is a receipt.
@@ -70,8 +70,8 @@ pub fn merge_erasures(
     Ok(merged)
 }
 
-/// Returns the entries of both lists whose suppression is not over. Of an erasure in both lists, the entry of the bucket
-/// counts, which the last writer has left there, unless this machine has ended more of it.
+/// Returns the entries of both lists whose suppression is not over. Of an erasure in both lists, the entry of the
+/// bucket counts, which the last writer has left there, unless this machine has ended more of it.
 fn merge_entries(
     own: &ErasureFiles,
     other: &ErasureFiles,

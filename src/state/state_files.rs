@@ -59,8 +59,8 @@ impl State {
     }
 }
 
-/// Replaces the state file by a copy of another machine, if no command has the lease and `may` returns true then. Returns
-/// whether it was replaced.
+/// Replaces the state file by a copy of another machine, if no command has the lease and `may` returns true then.
+/// Returns whether it was replaced.
 pub fn replace_file(state: &Path, bytes: &[u8], may: impl FnOnce() -> bool) -> Result<bool, StateError> {
     let Some(_lock) = try_lock(state)?.filter(|_| may()) else { return Ok(false) };
     for suffix in ["-wal", "-shm"] {
