@@ -29,6 +29,10 @@ KINDS = {
     "timestamp": "timestamp", "bigint_list": "bigint_list",
 }
 
+# The NPS of each month, in the SQL of all engines.
+NPS_ROWS = "question_type = 'NPS' AND NOT is_skipped AND deleted_at IS NULL AND _vanished_at IS NULL"
+NPS = "round(100.0 * (sum(CASE WHEN answer_number >= 9 THEN 1 ELSE 0 END) - sum(CASE WHEN answer_number <= 6 THEN 1 ELSE 0 END)) / count(*), 6)"
+
 
 def files(table):
     """The files of a table; none if nothing was ever written to it."""
@@ -194,12 +198,15 @@ def datafusion(table):
 SPARK = None
 
 
-def spark_session():
+def spark_session(settings={}):
+    """The session, which is started with the settings."""
     global SPARK
     if SPARK is None:
         from pyspark.sql import SparkSession
         builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
         builder = builder.config("spark.sql.session.timeZone", ZONE).config("spark.driver.bindAddress", "127.0.0.1")
+        for name, value in settings.items():
+            builder = builder.config(name, value)
         SPARK = builder.config("spark.driver.host", "127.0.0.1").config("spark.sql.shuffle.partitions", "1").getOrCreate()
         SPARK.sparkContext.setLogLevel("ERROR")
     return SPARK
@@ -260,6 +267,25 @@ def differences(table, reader, expected, found):
             yield f"{table}.{name} has {count} values and not {expected_count}"
         elif abs(total - expected_total) > 1e-9 * abs(expected_total) if kind == "double" else total != expected_total:
             yield f"{table}.{name} sums up to {total} and not to {expected_total}"
+
+
+def compare(readers, expected, where):
+    """Exits with 1 if a reader finds something else than `expected`, a reader itself."""
+    expected_facts, expected_nps = {table: expected.facts(table) for table in TABLES}, expected.nps()
+    problems = []
+    for name, reader in readers.items():
+        reader = reader()
+        for table in TABLES:
+            problems += [f"{name}: {text}" for text in differences(table, name, expected_facts[table], reader.facts(table))]
+        found = reader.nps()
+        if found.keys() != expected_nps.keys() or any(abs(found[month] - nps) > 1e-6 for month, nps in expected_nps.items()):
+            problems.append(f"{name}: NPS {found} and not {expected_nps}")
+        print(f"{name}: {sum(map(len, TABLES.values()))} columns and the NPS of {len(found)} months read from {where}", flush=True)
+    rows = sum(facts["rows"] for facts in expected_facts.values())
+    assert rows > 10_000 and len(expected_nps) > 2, f"next to nothing was compared: {rows} rows, {expected_nps}"
+    print("\n".join(problems[:40]))
+    if problems:
+        sys.exit(1)
 
 
 def main():
