@@ -25,14 +25,16 @@ use super::{
 
 const KEY: &str = "demo-key";
 const DAYS: i64 = 90;
+/// The key that says where DuckDB's extensions are.
+const EXTENSIONS: &str = "[warehouse] extension_directory";
 /// Time limit of a control call.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const CHANGES: &str = r#"{"seed":7,"new_answers":600,"edits":40,"soft_deletes":12,"vanish_visitors":1,"status_changes":1,"status_to":"PAUSED","late":8,"within_ms":1728000000}"#;
 
 /// Shows a backfill, a nightly sync and SQL on generated data.
 ///
-/// The demo writes a DuckDB file and a Parquet folder to a temporary folder, which stays. With --parquet it writes only
-/// a Parquet warehouse, for example to a bucket. At its end it prints three commands to try on the data.
+/// The demo writes a DuckDB file and a Parquet folder to a temporary folder, which stays. With --parquet or --iceberg
+/// it writes only that warehouse, for example to a bucket. At its end it prints three commands to try on the data.
 ///
 /// Exit codes: 0 shown; 1 a step failed.
 #[derive(Args, Debug)]
@@ -51,6 +53,18 @@ pub(super) struct DemoArgs {
     /// The only warehouse: a Parquet folder, or s3://, gs:// or az://BUCKET/FOLDER
     #[arg(long, value_name = "PATH")]
     parquet: Option<PathBuf>,
+
+    /// The only warehouse: an Iceberg REST catalog, https://HOST?warehouse=NAME&namespace=NAME
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "parquet")]
+    iceberg: Option<String>,
+}
+
+impl DemoArgs {
+    /// Returns the only warehouse, as a key of the configuration file and its value; `None` for those of the demo.
+    fn warehouse(&self) -> Option<(&'static str, String)> {
+        let parquet = self.parquet.as_ref().map(|path| ("parquet", path.to_string_lossy().into_owned()));
+        parquet.or_else(|| self.iceberg.clone().map(|address| ("iceberg", address)))
+    }
 }
 
 /// Shows the demo step by step, and prints how long it took.
@@ -84,11 +98,9 @@ pub(super) fn run(args: &DemoArgs, context: Context) -> Result<u8, CommandError>
     demo.explain("What is our NPS by month?")?;
     demo.query(NPS_BY_MONTH)?;
     let folder = demo.folder.display();
-    let written = match &args.parquet {
+    let written = match args.warehouse() {
         None => format!("The folder {folder} has the warehouses (warehouse.duckdb, parquet/) and the configuration."),
-        Some(parquet) => {
-            format!("The warehouse is {}.\nThe folder {folder} has the configuration.", parquet.display())
-        }
+        Some((_, place)) => format!("The warehouse is {place}.\nThe folder {folder} has the configuration."),
     };
     demo.explain(&format!(
         "This took {:.0} s. {written}\nTo explore the data, paste:\n\n{}\nRemove the folder when you are done.",
@@ -144,10 +156,10 @@ GROUP BY theme ORDER BY answers DESC, theme LIMIT 5";
 /// The files and folders that the demo creates in its folder.
 const CREATED: [&str; 4] = [CONFIG_FILE_NAME, "warehouse.duckdb", "parquet", "state"];
 
-fn config(base_url: &str, parquet: Option<&Path>) -> String {
-    let warehouses = match parquet {
+fn config(base_url: &str, warehouse: Option<(&str, String)>) -> String {
+    let warehouses = match warehouse {
         None => "duckdb = \"warehouse.duckdb\"\nparquet = \"parquet\"".to_owned(),
-        Some(parquet) => format!("parquet = {}", toml::Value::from(&*parquet.to_string_lossy())),
+        Some((key, place)) => format!("{key} = {}", toml::Value::from(place)),
     };
     format!(
         "# Written by `studysync demo`. Its service has ended; `studysync sandbox` starts another.\n\
@@ -183,7 +195,7 @@ impl<'a> Demo<'a> {
         let failed = CommandError::failed(format!("cannot write {}", path.display()));
         let mut file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(&failed)?;
         let service = Service::start(&program, args.responses)?;
-        file.write_all(config(&service.base_url, args.parquet.as_deref()).as_bytes()).map_err(failed)?;
+        file.write_all(config(&service.base_url, args.warehouse()).as_bytes()).map_err(failed)?;
         Ok(Self { program, folder, service, context })
     }
 
@@ -214,8 +226,9 @@ impl<'a> Demo<'a> {
     /// Runs this program with the arguments in the folder of the demo. Fails if its exit code is not 0.
     fn command(&self, arguments: &[&str]) -> Result<(), CommandError> {
         let mut command = Command::new(&self.program);
-        // Variables with settings of the user's own warehouse must not change the demo.
-        keys().for_each(|key| {
+        // Variables with settings of the user's own warehouse must not change the demo. The folder of extensions is
+        // one of the machine.
+        keys().filter(|key| key.label() != EXTENSIONS).for_each(|key| {
             command.env_remove(key.variable());
         });
         let status = command
