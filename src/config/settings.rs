@@ -239,8 +239,8 @@ impl Settings {
         (!flags.is_empty()).then(|| flags.join(" "))
     }
 
-    /// Leaves the lists without windows to the first of several workers. Users and recordings are due by the rows of all
-    /// workers: the next `sync` reads them.
+    /// Leaves the lists without windows to the first of several workers. Users and recordings are due by the rows of
+    /// all workers: the next `sync` reads them.
     pub(super) fn leave_to_first_worker(&mut self) {
         let Some(shard) = self.shard else { return };
         self.streams.retain(|stream| shard.is_first() || stream.stream.is_windowed());

@@ -75,8 +75,8 @@ pub(super) fn note_use(settings: &Settings) -> Result<(), FileError> {
 }
 
 /// Merges the list of suppressed people in the bucket of the warehouse into that of this machine. Does nothing without
-/// a bucket. For a command that has the warehouses open for writing, and before it stores a record: the people whom other
-/// machines have erased must not be stored again.
+/// a bucket. For a command that has the warehouses open for writing, and before it stores a record: the people whom
+/// other machines have erased must not be stored again.
 pub(super) fn merge_erasures_of_bucket(settings: &Settings) -> Result<(), PipelineError> {
     place_in_bucket(settings).map_or(Ok(()), |place| merge_list(settings, &place))
 }
