@@ -80,6 +80,35 @@ pub fn move_over_unsynced(new: &Path, path: &Path) -> io::Result<()> {
     rename_over(new, &target, Access::Private)
 }
 
+/// Renames the complete file `new` to `path`, atomically and durably, unless another process has created a file there
+/// meanwhile: then only removes `new`.
+///
+/// # Errors
+/// `NotFound` if another process that makes the same file has removed `new`.
+pub fn name_new(new: &Path, path: &Path) -> io::Result<()> {
+    let target = real_path(path)?;
+    let synced = set_access(new, &target, Access::Private).and_then(|file| file.sync_all());
+    match synced.and_then(|()| rename_to_unused(new, &target)) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => remove(new),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && target.exists() => Ok(()),
+        Err(error) if matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput) => {
+            replace(new, &target)
+        }
+        renamed => renamed.and_then(|()| sync_folder(folder_of(&target))),
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "macos"))]
+fn rename_to_unused(new: &Path, target: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    Ok(renameat_with(CWD, new, CWD, target, RenameFlags::NOREPLACE)?)
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+fn rename_to_unused(_: &Path, _: &Path) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// Renames the folder `new` to `path`, durably. There may be an empty folder at `path`.
 pub fn move_folder(new: &Path, path: &Path) -> io::Result<()> {
     fs::rename(new, path)?;

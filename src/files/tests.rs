@@ -239,3 +239,20 @@ fn a_new_tree_gets_the_access_of_the_old_one() {
     symlink("elsewhere", old.join("month/data")).unwrap();
     assert!(keep_access_below(&old, &new).unwrap_err().to_string().contains("month/data"));
 }
+
+#[test]
+fn a_new_file_gets_its_name_only_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.duckdb");
+    for (text, expected) in [("first", "first"), ("second", "first")] {
+        let new = folder.path().join("new");
+        fs::write(&new, text).unwrap();
+        name_new(&new, &path).unwrap();
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), new.exists()), (expected, false));
+    }
+    // Another process has removed the new file.
+    let missing = folder.path().join("missing");
+    name_new(&missing, &path).unwrap();
+    let error = name_new(&missing, &folder.path().join("other.duckdb")).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+}

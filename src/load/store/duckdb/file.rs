@@ -61,16 +61,23 @@ pub(super) fn attach(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     attach_as(engine, path, CATALOG, WRITE_OPTIONS)
 }
 
-/// Creates the file under another name and renames it. The engine writes the header of a new file in several steps.
-/// After a kill between these steps the engine could not open the file.
+/// Creates the file under another name, and gives it its name unless another process has created the file meanwhile.
+/// The engine writes the header of a new file in several steps. After a kill between these steps the engine could not
+/// open the file.
 fn create(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let new = files::with_suffix(path, NEW_SUFFIX);
     remove_database(&new)?;
     attach_file(engine, [&new, path], CATALOG, NEW_FILE_OPTIONS)?;
     detach(engine, &new)?;
     // If an earlier file at this path was deleted, its commit log may be left, which does not fit the new file.
-    remove(&commit_log(path))?;
-    replace(&new, path)
+    if files::metadata(path).map_err(LoadError::io("reach", path))?.is_none() {
+        remove(&commit_log(path))?;
+    }
+    files::name_new(&new, path).map_err(|source| match source.kind() {
+        // Another process makes the file, and has removed this one.
+        io::ErrorKind::NotFound => LoadError::Locked { path: path.to_owned(), holder: None },
+        _ => LoadError::io("create", path)(source),
+    })
 }
 
 /// Replaces the file at `path` by the file `new`, atomically and durably. After an error `new` is removed.
