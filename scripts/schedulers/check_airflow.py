@@ -33,6 +33,8 @@ def install(scenes):
         text = scenes.example("airflow_dag.py", folders[code]).replace("timedelta(minutes=20)", "timedelta(0)")
         text = text.replace('dag_id="studysync"', f'dag_id="studysync_{code}"').replace('"studysync_lag"', f'"studysync_lag_{code}"')
         (dags / f"code_{code}.py").write_text(text)
+    folders["workers"] = scenes.shared_folder()
+    (dags / "workers.py").write_text(scenes.example("airflow_workers.py", folders["workers"]).replace("timedelta(minutes=20)", "timedelta(0)"))
     os.environ |= {
         "AIRFLOW_HOME": str(scenes.root / "airflow"), "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False", "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING", "PATH": f"{scenes.bin}:{os.environ['PATH']}",
@@ -55,7 +57,7 @@ def main():
         from airflow.dag_processing.dagbag import DagBag
 
         bag = DagBag(dags)
-        check(not bag.import_errors and len(bag.dags) == 2 * len(CODES), f"the file is no DAG: {bag.import_errors}")
+        check(not bag.import_errors and len(bag.dags) == 2 * len(CODES) + 1, f"the file is no DAG: {bag.import_errors}")
         before = run(bag, "studysync_lag_0")
         check(before["is_not_behind"][0] == "failed", f"the alert before a night: {before}")
         for code, (sync, look, tries) in EXPECTED.items():
@@ -64,7 +66,11 @@ def main():
             check(found["sync"] == wanted["sync"] and found["needs_a_look"][0] == look, f"exit code {code}: {found}, not {wanted}")
         after = run(bag, "studysync_lag_0")
         check(after["is_not_behind"][0] == "success", f"the alert after a night: {after}")
-    print("airflow: 2 DAGs run for each exit code")
+        result = bag.dags["studysync_workers"].test()
+        states = [str(one.state) for one in result.get_task_instances()]
+        check(states == ["success"] * 8, f"the workers: {states}")
+        scenes.check_shared(folders["workers"], "airflow: the workers")
+    print("airflow: 2 DAGs run for each exit code, and one of 8 workers")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ from scenes import CODES, EXAMPLES, Scenes, check
 FILE = EXAMPLES / "kubernetes" / "studysync.yaml"
 # The night with a bucket in place of a volume.
 BUCKET_FILE = EXAMPLES / "kubernetes" / "studysync-bucket.yaml"
+# A backfill by several pods.
+WORKERS_FILE = EXAMPLES / "kubernetes" / "studysync-workers.yaml"
 # The oldest version in which podFailurePolicy is stable, and the newest whose schema is known.
 VERSIONS = ("1.31", kubernetes_validate.latest_version())
 # By exit code of the run: the container's exit code, the reaction of the Job, and the termination
@@ -41,9 +43,10 @@ def validate(resources):
         for resource in resources.values():
             kubernetes_validate.validate(resource, version, strict=True)
     for (kind, name), resource in resources.items():
-        if kind != "CronJob":
+        if kind not in ("CronJob", "Job"):
             continue
-        pod = resource["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+        job = resource["spec"]["jobTemplate"]["spec"] if kind == "CronJob" else resource["spec"]
+        pod = job["template"]["spec"]
         (container,) = pod["containers"]
         check(pod["restartPolicy"] == "Never" and pod["securityContext"]["runAsNonRoot"], f"{name}: the pod's rights or restarts")
         check(container["securityContext"]["readOnlyRootFilesystem"], f"{name}: a root that can be written")
@@ -115,11 +118,28 @@ def run_the_config_map(scenes, resources):
     check((folder / "warehouse-parquet").is_dir(), "the configuration was not used")
 
 
+def run_the_workers(scenes, job):
+    (container,) = job["template"]["spec"]["containers"]
+    first = scenes.shared_folder()
+    for index in range(job["completions"]):
+        # Each pod has a volume of its own.
+        folder = scenes.shared_folder(first / "warehouse.duckdb")
+        arguments = command(container, scenes, folder)
+        arguments["env"] |= {"JOB_COMPLETION_INDEX": str(index)}
+        done = subprocess.run(**arguments)
+        check(done.returncode == 0, f"pod {index} ended with {done.returncode}\n{done.stdout}")
+    scenes.check_shared(first, "kubernetes: the pods")
+    for code, reaction in ((2, "fails"), (4, "fails"), (1, "tries again"), (6, "tries again")):
+        check(what_the_job_does({"backoffLimit": job["backoffLimitPerIndex"]} | job, code) == reaction, f"the workers and exit code {code}")
+
+
 def main():
     resources = read()
     validate(resources)
     in_bucket = read(BUCKET_FILE)
     validate(in_bucket)
+    workers = read(WORKERS_FILE)
+    validate(workers)
     container = lambda found: found["CronJob", "studysync"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]
     check(container(in_bucket)["args"] == container(resources)["args"], "the nights have different commands")
     cron = resources["CronJob", "studysync"]["spec"]
@@ -128,7 +148,8 @@ def main():
     with Scenes(sys.argv[1]) as scenes:
         run_the_night(scenes, job)
         run_the_config_map(scenes, resources)
-    print("kubernetes: the commands of 2 CronJobs run for each exit code")
+        run_the_workers(scenes, workers["Job", "studysync-workers"]["spec"])
+    print("kubernetes: the commands of 2 CronJobs run for each exit code, and those of 8 workers")
 
 
 if __name__ == "__main__":

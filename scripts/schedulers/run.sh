@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the scheduler examples of examples/ with the real program and the sandbox, and provokes each
 # exit code: cron (the real daemon, if root can install it), systemd (units verified, commands run),
-# Kubernetes (schemas, commands run), Airflow and Dagster (both real, in the versions below).
+# Kubernetes (schemas, commands run), Slurm (commands run), Airflow and Dagster (both real, in the versions below).
 # Installs them into a folder that stays between runs. Usage: run.sh [PROGRAM]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -40,6 +40,7 @@ installed dagster dagster==1.13.29
 installed airflow apache-airflow==3.3.2
 check systemd -
 check kubernetes kubernetes
+check slurm -
 check dagster dagster
 check airflow airflow
 wait "$cron"

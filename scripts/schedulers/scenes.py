@@ -28,6 +28,7 @@ CODES = (0, 1, 2, 3, 4, 5, 6)
 # The service's behaviour for an exit code; all other codes use a healthy service.
 SERVICES = {
     "healthy": [],
+    "months": [],
     # The service refuses every window of themes: the run fails, and stores the other streams.
     "refusing": ["--faults", json.dumps({"server_error": {"when": {"probability": 1, "path": "/v1/themes"}, "status": 422}})],
     # Records with unknown fields, which the configuration below turns into rejects that need a
@@ -40,6 +41,8 @@ SERVICES = {
         "--faults", json.dumps({"too_many_requests": {"when": {"probability": 1}, "retry_after": {"wait_ms": 5 * HOUR_MS}}}),
     ],
 }
+# Seven months of answers, for workers that share them.
+DAYS = {"months": 200}
 SERVICE_OF = {1: "refusing", 3: "rejects", 5: "slow", 6: "limited"}
 
 
@@ -69,7 +72,7 @@ class Scenes:
     def address(self, name):
         """Starts the service if it does not run yet."""
         if name not in self.addresses:
-            arguments = ["--responses", str(RESPONSES), "--days", "5", "--surveys", "3", "--api-key", KEY, "--listen", "127.0.0.1:0"]
+            arguments = ["--responses", str(RESPONSES), "--days", str(DAYS.get(name, 5)), "--surveys", "3", "--api-key", KEY, "--listen", "127.0.0.1:0"]
             process = subprocess.Popen(
                 [self.program, "sandbox", *arguments, *SERVICES[name]], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
             )
@@ -102,6 +105,21 @@ class Scenes:
         if code == 5:
             self.hold_the_lease(folder)
         return folder
+
+    def shared_folder(self, warehouse=None):
+        """A new folder in which workers share a service of seven months, and a DuckDB file: that of this folder, or `warehouse`."""
+        folder = self.folder(0)
+        config = folder / "studysync.toml"
+        text = config.read_text().replace(self.address("healthy"), self.address("months"))
+        config.write_text(text.replace(f"{folder}/warehouse.duckdb", str(warehouse)) if warehouse else text)
+        return folder
+
+    def check_shared(self, folder, what):
+        """The workers have stored each answer, and whoever comes next finds nothing to do."""
+        done = self.run(folder, "query", "SELECT count(*) FROM responses", "--format", "csv")
+        check(done.stdout.split() == ["count_star()", str(RESPONSES)], f"{what}: {done}")
+        done = self.run(folder, "backfill", "--from", "2020-01-01", "--to", "2026-01-01", "--state", "new/checkpoints.sqlite", "--json")
+        check(done.returncode == 0 and json.loads(done.stdout)["requests"]["total"] == 0, f"{what}: something is left: {done}")
 
     def hold_the_lease(self, folder):
         """Starts a run that waits for its first answer."""
