@@ -87,10 +87,10 @@ table! {
         ducklake: Option<PathBuf> => example("warehouse.ducklake");
         "A schema of a PostgreSQL database. The password comes from PGPASSWORD or ~/.pgpass."
         postgres: Option<String> => example("postgres://user@host/database?schema=studysync");
-        "A namespace of an Iceberg REST catalog: an address or a table. Keys come from STUDYSYNC_ICEBERG_CREDENTIAL (ID:SECRET) or"
+        r#"A namespace of an Iceberg REST catalog: an address, or { catalog = "https://host", warehouse = "lake", namespace = "studysync" }."#
+        "Keys come from STUDYSYNC_ICEBERG_CREDENTIAL (ID:SECRET) or"
         "STUDYSYNC_ICEBERG_TOKEN, and for the bucket from AWS_ACCESS_KEY_ID and the other variables of AWS."
-        iceberg: Option<IcebergValue> => example("https://host?warehouse=lake&namespace=studysync")
-            .below(r#"iceberg = { catalog = "https://host", warehouse = "lake", namespace = "studysync" }"#);
+        iceberg: Option<IcebergValue> => example("https://host?warehouse=lake&namespace=studysync");
         r#"The size of Parquet partitions: "month" or "day"."#
         parquet_partition: String = "month".into();
         "Memory limit of the whole program in MiB, kept within a quarter. An engine spills to disk beyond its share. At least {MEMORY_LIMIT_MB_MIN} per"
