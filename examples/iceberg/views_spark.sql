@@ -1763,16 +1763,18 @@ WITH deliveries AS (
     MAX(deliveries.triggering_event) FILTER(WHERE
       deliveries.kind = 'answer_submitted') AS answer_trigger,
     MAX(deliveries.platform) AS platform,
-    deliveries.session IN (
-      SELECT
-        COALESCE(
-          CASE
-            WHEN responses.response_group_uid RLIKE '^[{]?[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}[}]?$'
-            THEN LOWER(TRANSLATE(responses.response_group_uid, '{}', ''))
-          END,
-          responses.response_group_uid
-        ) AS _col_0
-      FROM responses AS responses
+    MAX(
+      deliveries.session IN (
+        SELECT
+          COALESCE(
+            CASE
+              WHEN responses.response_group_uid RLIKE '^[{]?[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}[}]?$'
+              THEN LOWER(TRANSLATE(responses.response_group_uid, '{}', ''))
+            END,
+            responses.response_group_uid
+          ) AS _col_0
+        FROM responses AS responses
+      )
     ) AS is_listed
   FROM deliveries AS deliveries
   GROUP BY

@@ -170,6 +170,9 @@ def for_spark(node):
     if isinstance(node, exp.Bracket) and len(node.expressions) == 1 and not node.expressions[0].is_string:
         place = place_of(node)
         return call("try_element_at", node.this, place if place.is_int else exp.cast(place, "int"))
+    if isinstance(node, exp.In) and node.args.get("query") and isinstance(node.parent, exp.Alias) and node.parent.parent.args.get("group"):
+        # Spark plans a subquery wrongly beside aggregates, and not in one.
+        return exp.Max(this=node.copy())
     if isinstance(node, exp.Window) and isinstance(node.this, exp.Filter):
         found, condition = node.this.this, node.this.expression.this
         value = exp.Literal.number(1) if isinstance(found.this, exp.Star) else found.this
