@@ -12,7 +12,7 @@ THREADS = $$(($$(getconf _NPROCESSORS_ONLN) * 2))
 help: ## lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s%s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-demo: ## a service, a backfill, a sync, SQL; STORE=s3 or iceberg: on a lake
+demo: ## a service, a backfill, a sync, SQL; STORE=s3 or iceberg: a lake
 	$(if $(STORE),PROFILE=quick scripts/demo.sh $(STORE),$(QUICK) run -- demo)
 
 test: ## every test but the slow ones
