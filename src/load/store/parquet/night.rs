@@ -126,8 +126,8 @@ mod tests {
         let themes = NightEstimate::of(folder.path(), PartitionBy::Month, &scans);
         // `themes` and `theme_history`, in January and February.
         assert_eq!(themes.files, 4);
-        assert_eq!((themes.lists, themes.reads, themes.writes, themes.removals), (1, 6 + 4, 9 + 4, 2));
-        assert_eq!((themes.requests(), themes.bytes), (26, None));
+        assert_eq!((themes.lists, themes.reads, themes.writes, themes.removals), (1, 7 + 4, 9 + 4, 2));
+        assert_eq!((themes.requests(), themes.bytes), (27, None));
     }
 
     #[test]
