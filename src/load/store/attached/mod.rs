@@ -61,7 +61,7 @@ pub(in crate::load) struct AttachedStore {
 
 /// The right to have a catalog attached: a claim of the catalog file of a DuckLake.
 struct Attachment {
-    _claim: Option<Claim>,
+    file: Option<Claim>,
 }
 
 /// The open transaction.
@@ -211,7 +211,7 @@ fn attach(
             error => error,
         })?;
     }
-    Ok(Attachment { _claim: claim })
+    Ok(Attachment { file: claim })
 }
 
 impl AttachedStore {
@@ -310,9 +310,14 @@ impl Store for AttachedStore {
         }
     }
 
-    /// Ends a transaction that has only read, so that the next one sees what others committed.
+    /// Ends a transaction that has only read, so that the next one sees what others committed. Closes the catalog file
+    /// of a DuckLake for readers.
     fn publish(&mut self) -> Result<(), LoadError> {
-        self.commit("publish")
+        self.commit("publish")?;
+        match &self.claim {
+            Some(Attachment { file: Some(_) }) => self.detach(),
+            _ => Ok(()),
+        }
     }
 
     fn release_lock(&mut self) -> Result<(), LoadError> {
