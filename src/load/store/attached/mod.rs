@@ -159,10 +159,15 @@ impl AttachedStore {
     /// Runs work in the open transaction. After an error the transaction cannot be committed.
     fn in_transaction<T>(&mut self, work: impl FnOnce(&Self) -> Result<T, LoadError>) -> Result<T, LoadError> {
         let worked = self.begin().and_then(|()| work(self));
-        if worked.is_err() {
+        worked.map_err(|error| {
             self.transaction = Transaction::Failed;
-        }
-        worked
+            match &error {
+                LoadError::Engine { source, .. } if self.dialect.is_conflict(&source.to_string()) => {
+                    LoadError::Conflict { path: self.place() }
+                }
+                _ => error,
+            }
+        })
     }
 
     fn end(&mut self, statement: &str) -> Result<(), LoadError> {
