@@ -66,8 +66,7 @@ pub(super) struct DiskEstimate {
 
 impl DiskEstimate {
     /// Estimates what new records need on each disk of this machine: in DuckDB files, Parquet folders and the archive,
-    /// not in catalogs. `stored` is the number of records that the
-    /// warehouses and the archive have.
+    /// not in catalogs. `stored` is the number of records that the warehouses and the archive have.
     pub fn of_records(settings: &Settings, new: u64, stored: u64) -> Vec<DiskEstimate> {
         let bytes_of = |kind: &WarehouseKind| match kind {
             WarehouseKind::DuckDb => DUCKDB_BYTES,

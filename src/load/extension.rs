@@ -29,11 +29,7 @@ impl FullTextSearch {
     /// # Errors
     /// `NoExtension` if it is not installed, or if its file cannot be loaded.
     pub fn check(&self) -> Result<PathBuf, LoadError> {
-        let failed = LoadError::engine("open");
-        let config = common_config(Config::default()).map_err(failed)?;
-        let connection = Connection::open_in_memory_with_flags(config).map_err(failed)?;
-        load(&connection, self.extension_directory.as_deref())?;
-        installed_path(&connection, NAME).map(Option::unwrap_or_default)
+        check_extension(&new_engine()?, NAME, self.extension_directory.as_deref())
     }
 
     /// Checks that the extension is installed. Does not load it, because loading takes much longer.
@@ -81,8 +77,28 @@ pub(super) fn load_extension(
     connection.execute_batch(&format!("LOAD {name}")).map_err(|error| no_extension(name, &error.to_string()))
 }
 
+/// Opens an engine without a file, for a check.
+pub(super) fn new_engine() -> Result<Connection, LoadError> {
+    let failed = LoadError::engine("open");
+    let config = common_config(Config::default()).map_err(failed)?;
+    Connection::open_in_memory_with_flags(config).map_err(failed)
+}
+
+/// Loads an extension, and returns the path of its file.
+///
+/// # Errors
+/// `NoExtension` if it is not installed, or if its file cannot be loaded.
+pub(super) fn check_extension(
+    connection: &Connection,
+    name: &'static str,
+    directory: Option<&Path>,
+) -> Result<PathBuf, LoadError> {
+    load_extension(connection, name, directory)?;
+    installed_path(connection, name).map(Option::unwrap_or_default)
+}
+
 /// Returns the path of the extension's file; `None` if it is not installed.
-pub(super) fn installed_path(connection: &Connection, name: &str) -> Result<Option<PathBuf>, LoadError> {
+fn installed_path(connection: &Connection, name: &str) -> Result<Option<PathBuf>, LoadError> {
     let name = quote_text(name);
     let sql = format!(
         "SELECT install_path FROM duckdb_extensions() WHERE (extension_name = {name} OR list_contains(aliases, {name})) AND installed"

@@ -2,17 +2,16 @@
 
 use std::{collections::BTreeSet, path::PathBuf};
 
-use ::duckdb::{Config, Connection};
+use ::duckdb::Connection;
 
-use super::{Attachment, META_TABLE, attach, dialect::Dialect};
+use super::{Attachment, META_TABLE, attach, dialect::Dialect, tables::tables_sql};
 use crate::{
     load::{
         LoadError,
-        engine::common_config,
-        extension::{installed_path, load_extension},
+        extension::{check_extension, new_engine},
     },
     model::{CatalogAddress, CatalogPlace},
-    schema::{Table, quote_identifier, quote_text},
+    schema::{Table, quote_identifier},
 };
 
 /// The tables of a catalog that a reader has attached to its engine.
@@ -31,12 +30,8 @@ impl AttachedTables {
     /// `Missing` if it has no warehouse; `Locked` while a run has the catalog file of a DuckLake open; `NoExtension`.
     pub fn attach(connection: &Connection, catalog: &CatalogPlace, name: &'static str) -> Result<Self, LoadError> {
         let attachment = attach(connection, catalog, name, true)?;
-        let sql = format!(
-            "SELECT table_name FROM duckdb_tables() WHERE database_name = {} AND schema_name = {}",
-            quote_text(name),
-            quote_text(catalog.address.schema())
-        );
-        let found: BTreeSet<String> = texts(connection, &sql)?.into_iter().collect();
+        let found: BTreeSet<String> =
+            texts(connection, &tables_sql(name, catalog.address.schema()))?.into_iter().collect();
         if !found.contains(META_TABLE) {
             return Err(LoadError::Missing { path: catalog.address.to_string().into() });
         }
@@ -72,7 +67,7 @@ impl AttachedTables {
 
 /// Returns true if a catalog has a warehouse.
 pub(in crate::load) fn exists(catalog: &CatalogPlace) -> Result<bool, LoadError> {
-    match AttachedTables::attach(&in_memory()?, catalog, "warehouse") {
+    match AttachedTables::attach(&new_engine()?, catalog, "warehouse") {
         Ok(_) => Ok(true),
         Err(LoadError::Missing { .. }) => Ok(false),
         Err(error) => Err(error),
@@ -85,19 +80,10 @@ pub(in crate::load) fn exists(catalog: &CatalogPlace) -> Result<bool, LoadError>
 /// # Errors
 /// `NoExtension` for an extension that is not installed, or cannot be loaded.
 pub(in crate::load) fn check_extensions(catalog: &CatalogPlace) -> Result<Vec<(&'static str, PathBuf)>, LoadError> {
-    let connection = in_memory()?;
+    let connection = new_engine()?;
     Dialect::extensions_of(&catalog.address)
-        .map(|name| {
-            load_extension(&connection, name, catalog.extension_directory.as_deref())?;
-            Ok((name, installed_path(&connection, name)?.unwrap_or_default()))
-        })
+        .map(|name| Ok((name, check_extension(&connection, name, catalog.extension_directory.as_deref())?)))
         .collect()
-}
-
-fn in_memory() -> Result<Connection, LoadError> {
-    let failed = LoadError::engine("open");
-    let config = common_config(Config::default()).map_err(failed)?;
-    Connection::open_in_memory_with_flags(config).map_err(failed)
 }
 
 fn texts(connection: &Connection, sql: &str) -> Result<Vec<String>, LoadError> {

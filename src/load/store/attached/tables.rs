@@ -59,11 +59,7 @@ impl AttachedStore {
     }
 
     fn tables_in(&self, catalog: &str, schema: &str) -> Result<BTreeSet<String>, LoadError> {
-        let sql = format!(
-            "SELECT table_name FROM duckdb_tables() WHERE database_name = '{catalog}' AND schema_name = {}",
-            quote_text(schema)
-        );
-        self.engine.query("list the tables", &sql, |row| row.get(0))
+        self.engine.query("list the tables", &tables_sql(catalog, schema), |row| row.get(0))
     }
 
     /// Creates the tables. A killed worker may have created some of `found`, which are empty then.
@@ -241,6 +237,12 @@ impl AttachedStore {
         self.engine.execute(action, &copy)?;
         files::replace(&new, path).map_err(LoadError::io("replace", path))
     }
+}
+
+/// Returns the query of the names of the tables of a schema of an attached catalog.
+pub(super) fn tables_sql(catalog: &str, schema: &str) -> String {
+    let (catalog, schema) = (quote_text(catalog), quote_text(schema));
+    format!("SELECT table_name FROM duckdb_tables() WHERE database_name = {catalog} AND schema_name = {schema}")
 }
 
 /// Returns a hash of the tables of this program.
