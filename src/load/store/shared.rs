@@ -68,6 +68,10 @@ impl Store for SharedStore {
         self.opened.iter_mut().for_each(|opened| opened.rollback());
     }
 
+    fn raise_memory(&mut self) -> Result<bool, LoadError> {
+        self.opened()?.raise_memory()
+    }
+
     fn publish(&mut self) -> Result<(), LoadError> {
         self.opened()?.publish()
     }
@@ -90,8 +94,20 @@ impl Store for SharedStore {
         self.opened()?.purge_removed_bytes()
     }
 
+    fn require_purgeable(&mut self) -> Result<(), LoadError> {
+        self.opened()?.require_purgeable()
+    }
+
     fn foreign_tables(&mut self) -> Result<Vec<ForeignTable>, LoadError> {
         self.opened()?.foreign_tables()
+    }
+
+    fn read_foreign(&mut self, table: &ForeignTable, take: &mut Take<'_>) -> Result<(), LoadError> {
+        self.opened()?.read_foreign(table, take)
+    }
+
+    fn import_foreign(&mut self, old_path: &Path) -> Result<(), LoadError> {
+        self.opened()?.import_foreign(old_path)
     }
 
     fn create_empty_at(&mut self, new_path: &Path) -> Result<(), LoadError> {
