@@ -48,7 +48,7 @@ pub fn assert_obeyed(log: &[LogEntry], what: &str) {
     assert_obeyed_after(log, ON_ITS_WAY_US, what);
 }
 
-fn assert_obeyed_after(log: &[LogEntry], on_its_way_us: u64, what: &str) {
+pub fn assert_obeyed_after(log: &[LogEntry], on_its_way_us: u64, what: &str) {
     let early = log.iter().filter(|entry| entry.told_us_ago.is_some_and(|ago| ago > on_its_way_us));
     let early: Vec<_> = early.map(|entry| (entry.seq, entry.early_us, entry.told_us_ago)).collect();
     assert!(early.is_empty(), "{what}: sent before the told time: {early:?}");
@@ -122,9 +122,12 @@ fn p5_every_form_of_429_is_obeyed_near_the_allowed_rate() {
     assert!(failed.is_empty(), "see above: {failed:?}");
 }
 
-/// A service that answers `skip` requests and then refuses one with a `Retry-After` of `wait_ms`.
 fn refusing(skip: u64, wait_ms: u64) -> Service {
-    let settings = small(3400, 30);
+    refusing_once(small(3400, 30), skip, wait_ms)
+}
+
+/// A service that answers `skip` requests and then refuses one with a `Retry-After` of `wait_ms`.
+pub fn refusing_once(settings: Settings, skip: u64, wait_ms: u64) -> Service {
     let when = When { count: 1, skip, ..When::default() };
     let retry_after = RetryAfter { form: RetryAfterForm::Seconds, wait_ms };
     let faults = Faults { too_many_requests: Refusal { when, retry_after }, ..settings.faults.clone() };

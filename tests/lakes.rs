@@ -5,7 +5,7 @@ use studysync_sandbox::ChangeRequest;
 
 use crate::{
     harness::{Place, Service, days_ago, small},
-    workers::{assert_same, share_a_backfill},
+    workers::{assert_same, obey_a_wait_of_one, share_a_backfill},
 };
 
 #[expect(clippy::disallowed_methods, reason = "the script names servers and folders")]
@@ -126,4 +126,12 @@ fn four_workers_share_an_iceberg_catalog() {
 fn four_workers_share_a_postgres_schema() {
     let (flag, address) = catalogs("shards").remove(2);
     share_a_backfill(|service| place(service, flag, &address));
+}
+
+#[test]
+#[ignore = "slow: run by `make lakes`"]
+fn p5_a_wait_that_one_worker_is_told_binds_the_other() {
+    for (flag, address) in catalogs("waits").into_iter().skip(1) {
+        obey_a_wait_of_one(|service| place(service, flag, &address));
+    }
 }

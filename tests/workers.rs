@@ -4,7 +4,10 @@ use std::{fmt::Write as _, process::Stdio, thread, time::Duration};
 
 use serde_json::json;
 
-use crate::harness::{ObjectServer, Place, Service, all_contracts, content_columns, days_ago, small};
+use crate::{
+    gate::{assert_obeyed_after, refusing_once},
+    harness::{ObjectServer, Place, Service, all_contracts, content_columns, days_ago, small},
+};
 
 /// Returns the content of all tables of the service, and the answers of the views that people use most.
 fn content(place: &Place) -> String {
@@ -63,6 +66,36 @@ pub fn share_a_backfill(place: impl Fn(&Service) -> Place) {
     }
     assert_eq!(service.log().len(), 0, "{:?}", service.log());
     assert_same(&workers[3], &file, "after four workers");
+}
+
+/// The service tells one of two workers to wait, once, and accepts all other requests. The other worker reads that in
+/// the warehouse, and waits too.
+pub fn obey_a_wait_of_one(place: impl Fn(&Service) -> Place) {
+    let service = refusing_once(small(2400, 90), 10, 15_000);
+    service.control().merge_faults(json!({"latency": {"ms": 500}})).unwrap();
+    let from = days_ago(90);
+    let spawn = |shard: &str| {
+        let place = place(&service).with_config("[streams.responses]\npage_rows = 20\n");
+        let arguments = ["backfill", "--from", &from, "--shard", shard, "--stream", "responses"];
+        let child = place.command(&arguments).stdout(Stdio::null()).spawn().unwrap();
+        (place, child)
+    };
+    let mut workers = ["1/2", "2/2"].map(spawn);
+    let ended = workers.each_mut().map(|(_, child)| child.wait().unwrap().code());
+    assert_eq!(ended, [Some(0), Some(0)]);
+    let log = service.log();
+    assert_eq!(log.iter().filter(|entry| entry.status == 429).count(), 1);
+    // A worker reads the wait of others every three seconds, and has sent requests before.
+    assert_obeyed_after(&log, 8_000_000, "the worker that was not told");
+    let told_us = log.iter().find(|entry| entry.status == 429).unwrap().arrived_us;
+    let later = log.iter().filter(|entry| entry.arrived_us > told_us + 15_000_000).count();
+    assert!(later > 50, "{later} requests were left when the wait was over");
+}
+
+#[test]
+fn p5_a_wait_that_one_worker_is_told_binds_the_other() {
+    let server = ObjectServer::start();
+    obey_a_wait_of_one(|service| Place::new(service).in_bucket(&server, "s3://tests/waits/warehouse"));
 }
 
 #[test]

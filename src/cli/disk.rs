@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::{
     config::{ArchiveChoice, Settings},
     files::files_below,
-    model::{Location, WarehouseKind},
+    model::WarehouseKind,
 };
 
 /// Free space that every disk needs, in bytes. With less space, a run soon fills the disk.
@@ -72,8 +72,7 @@ impl DiskEstimate {
             WarehouseKind::DuckDb => DUCKDB_BYTES,
             _ => PARQUET_BYTES,
         };
-        let is_here = |location: &Location| location.bucket.is_none() && location.catalog.is_none();
-        let locations = settings.warehouse.locations.iter().filter(|(_, location)| is_here(location));
+        let locations = settings.warehouse.locations.iter().filter(|(_, location)| location.is_path());
         let stores = locations.map(|(kind, location)| (&location.path, bytes_of(kind)));
         let stores = stores.chain(settings.warehouse.publish.paths.iter().map(|(kind, path)| (path, bytes_of(kind))));
         let archive = &settings.archive_location;

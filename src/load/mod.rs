@@ -16,6 +16,7 @@ mod error;
 mod extension;
 mod interface;
 mod json_rows;
+mod kept_files;
 mod lock_wait;
 mod open;
 mod persons;
@@ -36,9 +37,10 @@ pub use error::LoadError;
 pub use extension::FullTextSearch;
 pub use interface::{
     Applied, CommitFindings, CommitOptions, EventRows, Identity, LedgerEntry, ParseAgain, Replacement, RowCounts,
-    RunRecord, VanishPolicy,
+    RunRecord, Snapshots, VanishPolicy,
 };
 pub use json_rows::{ExportedRows, ParquetRows, json_rows, read_parquet_file};
+pub use kept_files::KeptFiles;
 pub use lock_wait::{LockPatience, WhileLocked};
 pub use open::{BucketCheck, OldVersions, Opening, Place, WarehouseOptions};
 pub use persons::{CoOccurrence, LocationResult, PeopleFound};

@@ -10,8 +10,8 @@ use std::{
 use ::duckdb::Connection;
 
 use super::{
-    ENGINE_BYTES_MIN, EngineOptions, FullTextSearch, Identity, LoadError, LockPatience, NightEstimate, ParquetOptions,
-    PartitionBy, ReaderCopy, StartedEngine, TimeRange, Warehouse, replace,
+    ENGINE_BYTES_MIN, EngineOptions, FullTextSearch, Identity, KeptFiles, LoadError, LockPatience, NightEstimate,
+    ParquetOptions, PartitionBy, ReaderCopy, StartedEngine, TimeRange, Warehouse, replace,
     store::{
         SharedStore, Store,
         attached::{self, AttachedOptions, AttachedStore},
@@ -22,15 +22,13 @@ use super::{
 };
 pub use crate::bucket::{BucketCheck, OldVersions};
 use crate::{
-    bucket::{Bucket, Content},
+    bucket::Bucket,
     files::{self, FileError},
     model::{BucketAddress, CatalogAddress, Failpoints, LakeCatalog, Location, Stream, WarehouseKind},
 };
 
 /// How long to wait for a reader whose files are to be removed.
 const READERS_WAIT: Duration = Duration::from_secs(60);
-/// Folder of a bucket for small files of the program.
-const KEPT: &str = ".studysync/state";
 
 /// A configured warehouse.
 #[derive(Clone, Debug)]
@@ -222,25 +220,19 @@ impl Place {
         Some(NightEstimate::of(&self.location.path, self.options.partition_by, scans))
     }
 
-    /// Reads a small file that [`Place::keep_file`] has written; `None` if there is none, or no bucket.
-    pub fn kept_file(&self, name: &str) -> Result<Option<Vec<u8>>, LoadError> {
-        let Some(address) = &self.location.bucket else { return Ok(None) };
-        let found = connect(address)?.read(&format!("{KEPT}/{name}"))?;
-        Ok(found.map(|found| found.bytes.to_vec()))
+    /// Returns the small files of the program in the bucket of the warehouse; `None` without a bucket.
+    pub fn kept_files(&self) -> Result<Option<KeptFiles>, LoadError> {
+        self.location.bucket.as_ref().map(|address| connect(address).map(KeptFiles::of_bucket)).transpose()
     }
 
-    /// Writes a small file to the bucket of the warehouse. Does nothing without a bucket.
-    pub fn keep_file(&self, name: &str, bytes: &[u8]) -> Result<(), LoadError> {
-        let Some(address) = &self.location.bucket else { return Ok(()) };
-        let (bucket, key) = (connect(address)?, format!("{KEPT}/{name}"));
-        let found = bucket.read(&key)?;
-        if found.as_ref().is_some_and(|found| found.bytes == bytes) {
-            return Ok(());
+    /// Returns the small files of the program in a warehouse that several workers share. `None` for one that only one
+    /// process can have open. Starts an engine for a catalog.
+    pub fn files_of_workers(&self, opening: &Opening) -> Result<Option<KeptFiles>, LoadError> {
+        if self.location.catalog.is_none() || self.is_lake_file() {
+            return self.kept_files();
         }
-        match bucket.put(&key, Content::Bytes(bytes), &found.map(|found| found.version).into())? {
-            Some(_) => Ok(()),
-            None => Err(LoadError::Locked { path: self.location.to_string().into(), holder: None }),
-        }
+        let engine = start_engine(&self.location.path, ENGINE_BYTES_MIN, 1)?;
+        self.open_catalog(opening, engine, false).map(KeptFiles::of_catalog).map(Some)
     }
 
     /// Returns the least memory in bytes that the store can work with.
@@ -371,19 +363,14 @@ impl Place {
     /// As [`Place::open`]; `Missing` if there is no warehouse; `Unfinished` if a publish of a Parquet warehouse was
     /// interrupted.
     pub fn open_to_compare(&self, opening: &Opening, spill_folder: PathBuf) -> Result<Warehouse, LoadError> {
-        let Opening { identity, memory_limit_bytes, threads, .. } = opening;
+        let &Opening { ref identity, memory_limit_bytes, threads, .. } = opening;
         let path = &self.location.path;
+        let options = EngineOptions { memory_limit_bytes, threads, temp_directory: spill_folder };
         let store: Box<dyn Store> = match self.kind {
             WarehouseKind::DuckLake | WarehouseKind::Postgres | WarehouseKind::Iceberg => {
-                let (memory_limit_bytes, threads) = (*memory_limit_bytes, *threads);
-                let options = EngineOptions { memory_limit_bytes, threads, temp_directory: spill_folder };
                 Box::new(self.open_catalog(opening, StartedEngine::start(options)?, true)?)
             }
-            WarehouseKind::DuckDb => {
-                let (memory_limit_bytes, threads) = (*memory_limit_bytes, *threads);
-                let options = EngineOptions { memory_limit_bytes, threads, temp_directory: spill_folder };
-                Box::new(DuckDbStore::open_to_compare(path, identity, &options)?)
-            }
+            WarehouseKind::DuckDb => Box::new(DuckDbStore::open_to_compare(path, identity, &options)?),
             WarehouseKind::Parquet => {
                 let options = self.parquet_options(opening);
                 Box::new(match &self.location.bucket {
@@ -396,7 +383,7 @@ impl Place {
                 })
             }
         };
-        Ok(Warehouse::new(self.name(), self.address(), store, opening.buffer_bytes_max, *threads))
+        Ok(Warehouse::new(self.name(), self.address(), store, opening.buffer_bytes_max, threads))
     }
 
     /// Binds the warehouse, which is bound to `from`, to the identity of `opening`. Returns false, and changes nothing,

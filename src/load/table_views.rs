@@ -58,7 +58,9 @@ struct TableView {
 impl Rows {
     fn of(connection: &Connection, kind: WarehouseKind, location: &Location) -> Result<Rows, LoadError> {
         if let Some(catalog) = &location.catalog {
-            return AttachedTables::attach(connection, catalog, tables_name(kind)).map(Rows::Catalog);
+            // The views over the tables are in a catalog with the name of the kind.
+            let name = format!("{}_tables", kind.name());
+            return AttachedTables::attach(connection, catalog, name).map(Rows::Catalog);
         }
         let Some(address) = &location.bucket else {
             LoadError::require_folder(&location.path)?;
@@ -77,15 +79,6 @@ impl Rows {
             Rows::Catalog(tables) => tables.relation(table).map(|relation| select_relation(&relation, table)),
         };
         Ok(rows.unwrap_or_else(|| select_no_rows(table)))
-    }
-}
-
-/// Returns the name under which a catalog of this kind is attached. Its views are in another one.
-fn tables_name(kind: WarehouseKind) -> &'static str {
-    match kind {
-        WarehouseKind::Postgres => "postgres_tables",
-        WarehouseKind::Iceberg => "iceberg_tables",
-        _ => "ducklake_tables",
     }
 }
 

@@ -1,20 +1,19 @@
 //! A warehouse: a store, and the operations on the rows in it.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    path::Path,
-};
+use std::{collections::BTreeMap, path::Path};
 
 use super::{
     Applied, CoOccurrence, CommitFindings, CommitOptions, Differences, ErasureRecord, EventRows, ExportedRows,
     LedgerEntry, LoadError, LocationResult, LostRecordings, Pages, ParseAgain, PeopleFound, RecordingOutcome,
-    Replacement, RowCounts, RunRecord, Stamp, WantedRecordings,
+    Replacement, RowCounts, RunRecord, Snapshots, Stamp, WantedRecordings,
     lock_wait::Conflicts,
     persons,
     scan::{self, ComparedScan, ScanMemory},
     store::{BufferedStore, Store, TimeRange},
     tables::{
-        events, ledger, ranges, receipts, recordings, runs,
+        events,
+        ledger::{self, KnownScans},
+        ranges, receipts, recordings, runs,
         status_changes::{self, SeenSurveys, StatusReport},
     },
 };
@@ -32,8 +31,8 @@ pub struct Warehouse {
     name: &'static str,
     location: String,
     store: BufferedStore,
-    /// The scans in the ledger, committed or not; `None` if the ledger must be read again.
-    scans: Option<HashSet<ScanId>>,
+    /// What the ledger says, committed or not; `None` if the ledger must be read again.
+    scans: Option<KnownScans>,
     /// The last scan that was applied and not committed.
     uncommitted: Option<ScanId>,
     /// True if an error rolled back applied scans, and [`Warehouse::commit`] has not reported the loss yet.
@@ -102,11 +101,15 @@ impl Warehouse {
 
     /// Returns true if the scan is in the ledger, committed or not. Reads the ledger if [`Warehouse::scans`] is `None`.
     fn is_in_ledger(&mut self, scan: &ScanId) -> Result<bool, LoadError> {
-        let scans = match self.scans.take() {
-            Some(scans) => scans,
-            None => ledger::scan_ids(&mut self.store)?,
+        Ok(self.known_scans()?.has(scan))
+    }
+
+    fn known_scans(&mut self) -> Result<&mut KnownScans, LoadError> {
+        let known = match self.scans.take() {
+            Some(known) => known,
+            None => KnownScans::read(&mut self.store)?,
         };
-        Ok(self.scans.insert(scans).contains(scan))
+        Ok(self.scans.insert(known))
     }
 
     /// Returns the scans of the ledger, in no particular order.
@@ -161,10 +164,11 @@ impl Warehouse {
             self.update_statuses(Some(&seen), Stamp { run_id: &scan.run_id, at_ms: scan.started_ms })?;
         }
         let counts = RowCounts { collisions: counts.collisions + collisions, ..counts };
-        let wrote = self.store.changes() > before || options.record_unchanged;
+        let has_changed = self.store.changes() > before || options.record_unchanged;
+        let wrote = has_changed || self.known_scans()?.must_record(scan, counts.withheld);
         if wrote {
             ledger::add(&mut self.store, scan, &counts, options.proof)?;
-            self.scans.get_or_insert_default().insert(scan.id.clone());
+            self.known_scans()?.add(scan, counts.withheld);
             self.uncommitted = Some(scan.id.clone());
         }
         Ok(Applied { counts, wrote, already_applied: false })
@@ -324,6 +328,12 @@ impl Warehouse {
         self.commit_pending()?;
         self.scans = None;
         self.store.store().release_lock()
+    }
+
+    /// Returns the snapshots that the catalog keeps until maintenance removes them; `None` for another warehouse.
+    pub fn snapshots(&mut self) -> Result<Option<Snapshots>, LoadError> {
+        self.commit_pending()?;
+        self.store.store().snapshots()
     }
 
     /// Updates the search index and the copy for readers. Called after the run's row is in `sync_runs`, so that the

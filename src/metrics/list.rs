@@ -74,6 +74,8 @@ pub const ALL: &[Metric] = &[
         &[],
         "The learned rate limit of the service; absent until a run has learned one.",
     ),
+    shared("catalog_snapshots", &[], "Snapshots of a DuckLake or Iceberg table at the end of the last run."),
+    shared("maintenance_due", &[], "1 if the oldest snapshot of the catalog is older than 14 days; else 0."),
     shared("pending_deliveries", &[], "Webhook deliveries that no warehouse has yet."),
     shared("run_duration_seconds", &[], "How long the last sync, backfill or users pull took."),
     shared(
@@ -242,6 +244,10 @@ pub fn add_sync_status(values: &mut MetricValues, status: &Status, health: &Heal
     values.set_time("rate_limited_until_timestamp_seconds", &[], status.rate_limited_until_ms);
     if let Some(rate) = status.learned_requests_per_sec {
         values.set("learned_requests_per_second", &[], rate);
+    }
+    if let Some(maintenance) = &status.maintenance {
+        values.set("catalog_snapshots", &[], maintenance.snapshots as f64);
+        values.set("maintenance_due", &[], f64::from(u8::from(maintenance.is_due)));
     }
     if let Some(report) = &status.last_report {
         add_run(values, report);

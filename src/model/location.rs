@@ -131,6 +131,11 @@ impl Location {
     pub fn in_catalog(catalog: CatalogPlace, path: PathBuf) -> Location {
         Location { path, bucket: None, catalog: Some(catalog) }
     }
+
+    /// Returns true for a file or folder of this machine.
+    pub fn is_path(&self) -> bool {
+        self.bucket.is_none() && self.catalog.is_none()
+    }
 }
 
 impl<P: AsRef<Path>> From<P> for Location {

@@ -52,7 +52,7 @@ pub fn fetch_state(settings: &Settings) -> Result<(), PipelineError> {
     let mark = mark_of(path);
     let is_unused = || fs::read(&mark).is_ok_and(|text| text.is_empty());
     let Some(place) = place_in_bucket(settings).filter(|_| !path.exists() || is_unused()) else { return Ok(()) };
-    let Some(state) = place.kept_file(STATE).map_err(failed(place.name()))? else { return Ok(()) };
+    let Some(state) = read_kept(&place, STATE)? else { return Ok(()) };
     merge_list(settings, &place)?;
     let folder = files::folder_of(path);
     files::create_folders(folder).map_err(FileError::of("create", folder))?;
@@ -82,7 +82,7 @@ pub(super) fn merge_erasures_of_bucket(settings: &Settings) -> Result<(), Pipeli
 }
 
 fn merge_list(settings: &Settings, place: &Place) -> Result<(), PipelineError> {
-    let Some(text) = place.kept_file(ERASURES).map_err(failed(place.name()))? else { return Ok(()) };
+    let Some(text) = read_kept(place, ERASURES)? else { return Ok(()) };
     let (folder, copy) = (settings.erasures_folder(), place.location.to_string());
     let damaged = |error: serde_json::Error| SuppressionError::Damaged {
         path: Path::new(&copy).join(ERASURES),
@@ -150,7 +150,8 @@ impl StateKeeper {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).copy_to(&copy)?;
         let bytes = fs::read(&copy).map_err(FileError::of("read", &copy));
         files::remove(&copy).map_err(FileError::of("remove", &copy))?;
-        let keep = |name, bytes: &[u8]| place.keep_file(name, bytes).map_err(failed(place.name()));
+        let Some(mut kept) = place.kept_files().map_err(failed(place.name()))? else { return Ok(()) };
+        let mut keep = |name, bytes: &[u8]| kept.write(name, bytes).map_err(failed(place.name()));
         keep(STATE, &bytes?)?;
         let erasures = erasures(&self.settings.erasures_folder())?;
         // Without erasures there is nothing to lose.
@@ -170,6 +171,11 @@ fn erasures(folder: &Path) -> Result<ErasureFiles, FileError> {
         found.insert(name, text);
     }
     Ok(found)
+}
+
+fn read_kept(place: &Place, name: &str) -> Result<Option<Vec<u8>>, PipelineError> {
+    let kept = place.kept_files().and_then(|kept| kept.map_or(Ok(None), |mut kept| kept.read(name)));
+    kept.map_err(failed(place.name()))
 }
 
 fn mark_of(state: &Path) -> PathBuf {

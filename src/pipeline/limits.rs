@@ -20,24 +20,24 @@ const RETRY_AFTER_WAIT: &str = "told_wait";
 /// The longest wait that is stored. A longer `Retry-After` is cut, so that a wrong one costs a nightly run one night.
 pub(super) const RETRY_AFTER_KEPT_MAX: Duration = Duration::from_secs(20 * 3600);
 /// Two waits whose ends differ by less are the same wait.
-const SAME_WAIT_MS: i64 = 1_000;
+pub(super) const SAME_WAIT_MS: i64 = 1_000;
 /// A wait of at least this length is stored when it begins; a shorter wait is stored at the end of the run.
-const STORED_AT_ONCE_MS: i64 = 5_000;
+pub(super) const STORED_AT_ONCE_MS: i64 = 5_000;
 
 /// A wait of at least this length is copied to the bucket of the warehouse when it begins.
 const COPIED_AT_ONCE_MS: i64 = 60_000;
 
 /// A `Retry-After` wait, by this machine's clock. Field names are those of the state file.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-struct RetryAfterWait {
+pub(super) struct RetryAfterWait {
     #[serde(rename = "told_ms")]
-    received_ms: i64,
-    until_ms: i64,
+    pub received_ms: i64,
+    pub until_ms: i64,
 }
 
 impl RetryAfterWait {
     /// Creates a wait of at most [`RETRY_AFTER_KEPT_MAX`]. Both times are epoch milliseconds.
-    fn new(received_ms: i64, until_ms: i64) -> Self {
+    pub fn new(received_ms: i64, until_ms: i64) -> Self {
         let longest_ms = i64::try_from(RETRY_AFTER_KEPT_MAX.as_millis()).unwrap_or(i64::MAX);
         Self { received_ms, until_ms: until_ms.min(received_ms.saturating_add(longest_ms)) }
     }

@@ -28,6 +28,7 @@ mod session;
 mod sync;
 mod threads;
 mod verify;
+mod workers_wait;
 
 pub use assemble::{
     System, analyst_copy, archive, clear_leftovers, existing_warehouses, full_text_search, has_archive, identity,
@@ -60,6 +61,7 @@ pub use session::Session;
 pub use sync::{
     backlog::{ScopeBacklog, ValidCoverage, backlog},
     deliveries::{FlushResult, flush_deliveries},
+    execute::SNAPSHOTS,
     named_surveys::{unknown_in_warehouse, unknown_surveys},
     people::{PeopleDue, people_due, refresh_intervals},
     purged::edit_receipt_file,

@@ -78,17 +78,23 @@ impl Table {
     /// Returns `CREATE TABLE IF NOT EXISTS`. The table has no primary key: an index would take more than a third of the
     /// load time, and `load` keeps keys unique.
     pub fn create_sql(&self) -> String {
+        format!("CREATE TABLE IF NOT EXISTS {} {}", quote_identifier(&self.name), self.columns_sql(ANSWER_COMPRESSION))
+    }
+
+    /// Returns the columns of a `CREATE TABLE`, in parentheses. `compression` is the clause of `answer_json`, which only
+    /// the tables of a DuckDB file have.
+    pub fn columns_sql(&self, compression: &str) -> String {
         let columns: Vec<String> = self
             .columns
             .iter()
             .map(|column| {
                 let null = if column.nullable { "" } else { " NOT NULL" };
-                let compression = if column.name == "answer_json" { ANSWER_COMPRESSION } else { "" };
+                let compression = if column.name == "answer_json" { compression } else { "" };
                 let column_type = column.column_type.duckdb();
                 format!("    {} {column_type}{null}{compression}", quote_identifier(&column.name))
             })
             .collect();
-        format!("CREATE TABLE IF NOT EXISTS {} (\n{}\n)", quote_identifier(&self.name), columns.join(",\n"))
+        format!("(\n{}\n)", columns.join(",\n"))
     }
 
     /// Returns `COMMENT ON` for the table and each column.

@@ -132,10 +132,18 @@ impl GateState {
         }
     }
 
-    /// Blocks the gate for the rest of a `Retry-After` that an earlier process received.
-    pub fn block_until(&mut self, until: Instant, now: Instant) {
+    /// Blocks the gate for the rest of a `Retry-After` that another process received. Returns false if the gate is
+    /// blocked as long already.
+    pub fn block_until(&mut self, until: Instant, now: Instant) -> bool {
+        if until <= now || self.block.is_some_and(|block| block.waiting.until >= until) {
+            return false;
+        }
         let waiting = RequestWait { until, reason: WaitReason::RateLimited };
-        self.block = Some(Block { waiting, since: now, is_probing: false });
+        let since = self.block.map_or(now, |block| block.since);
+        self.block = Some(Block { waiting, since, is_probing: false });
+        self.blocks += 1;
+        self.is_accepting = false;
+        true
     }
 
     /// Decides whether a request may be sent now. `Send` counts the request as sent and in flight. Checks in this

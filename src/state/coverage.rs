@@ -147,7 +147,7 @@ impl State {
         let complete = in_all_ledgers.iter().map(|checkpoint| (checkpoint, true));
         let partial = in_some_ledgers.iter().map(|checkpoint| (checkpoint, false));
         let mut oldest_first: Vec<_> = complete.chain(partial).collect();
-        oldest_first.sort_by_key(|(checkpoint, _)| checkpoint.scan.started_ms);
+        oldest_first.sort_by(|(one, _), (other, _)| one.scan.order().cmp(&other.scan.order()));
         self.database.transact(|transaction| {
             // A warehouse that lacks scans may lack users, too. `people` is emptied, so that all users are requested
             // again.

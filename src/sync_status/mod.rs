@@ -14,7 +14,9 @@ pub use health::{BEHIND, Health, HealthReason, HealthRules, HealthSummary, MAX_L
 pub use lag::{LagCheck, PresentTime, ScopeStatus, StreamLag, TimeRange, is_selected, lag_secs, stream_lags};
 pub use proofs::{IntervalState, ProofStatus, proofs};
 pub use runs::{FailedRun, Run, RunStatus, RunSummary};
-pub use status::{CopyStatus, RECENT_RUNS_MAX, ScanStatus, ServeStatus, Status, UsersStatus, WaitingErasure};
+pub use status::{
+    CopyStatus, MaintenanceStatus, RECENT_RUNS_MAX, ScanStatus, ServeStatus, Status, UsersStatus, WaitingErasure,
+};
 
 #[cfg(test)]
 mod tests;

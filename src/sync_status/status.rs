@@ -7,10 +7,11 @@ use serde::Serialize;
 
 use crate::{
     config::Settings,
-    model::{Untrusted, format_second, is_in_future},
+    load::Snapshots,
+    model::{DAY_MS, Untrusted, format_second, is_in_future},
     pipeline::{
-        DriftReport, KnownBehaviour, LEARNED_RATE, RunReason, RunReport, RunTimes, ScopeBacklog, ValidCoverage,
-        backlog, known_behaviours, retry_after_until_ms,
+        DriftReport, KnownBehaviour, LEARNED_RATE, RunReason, RunReport, RunTimes, SNAPSHOTS, ScopeBacklog,
+        ValidCoverage, backlog, known_behaviours, retry_after_until_ms,
     },
     source::LearnedRate,
     state::{Inbox, PendingDeliveries, PeopleCounts, RunEntry, State, StateError},
@@ -58,6 +59,9 @@ pub struct Status {
     /// The learned rate limit of the service, in requests per second; `None` if no run has learned one.
     #[serde(rename = "requests_per_sec")]
     pub learned_requests_per_sec: Option<f64>,
+    /// What the catalog of the warehouse keeps until maintenance; `None` for a warehouse that needs none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub maintenance: Option<MaintenanceStatus>,
     /// The end of the service's `Retry-After`, before which no command sends a request; `None` if none is in force.
     #[serde(rename = "no_request_before", serialize_with = "second", skip_serializing_if = "Option::is_none")]
     pub rate_limited_until_ms: Option<i64>,
@@ -181,6 +185,36 @@ pub struct CopyStatus {
     pub as_of: Option<String>,
 }
 
+/// The oldest snapshot of a catalog may have this age before maintenance is due: two weeks, for weekly maintenance.
+const SNAPSHOT_AGE_MAX_MS: i64 = 14 * DAY_MS;
+
+/// The snapshots of a catalog at the end of the last run.
+#[derive(Clone, Debug, Serialize)]
+pub struct MaintenanceStatus {
+    pub snapshots: i64,
+    pub oldest_snapshot: String,
+    /// When maintenance is due, or since when.
+    pub due_at: String,
+    pub is_due: bool,
+}
+
+impl MaintenanceStatus {
+    fn read(settings: &Settings, state: &State, now_ms: i64) -> Result<Option<MaintenanceStatus>, StateError> {
+        let has_catalog = settings.warehouse.locations.values().any(|location| location.catalog.is_some());
+        let found = state.behaviour::<Snapshots>(SNAPSHOTS)?.filter(|_| has_catalog);
+        Ok(found.map(|(Snapshots { count, oldest_ms }, _)| {
+            let due_ms = oldest_ms.saturating_add(SNAPSHOT_AGE_MAX_MS);
+            MaintenanceStatus {
+                snapshots: count,
+                oldest_snapshot: format_second(oldest_ms),
+                due_at: format_second(due_ms),
+                // The current snapshot stays, however old it is.
+                is_due: count > 1 && due_ms <= now_ms,
+            }
+        }))
+    }
+}
+
 /// The state of `serve`.
 #[derive(Clone, Debug, Serialize)]
 pub struct ServeStatus {
@@ -260,6 +294,7 @@ impl Status {
             stream_lags: stream_lags(settings, &scopes),
             scopes,
             learned_requests_per_sec: learned.and_then(|(rate, _)| rate.requests_per_sec),
+            maintenance: MaintenanceStatus::read(settings, state, now_ms)?,
             rate_limited_until_ms: retry_after_until_ms(state, now_ms)?,
             backlog: backlog(settings, Some(state), None, clock.service_ms(now_ms), ValidCoverage::Stored)?,
             clock,

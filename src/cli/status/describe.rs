@@ -7,8 +7,8 @@ use crate::{
     model::{Scope, Stream, format_duration, format_second},
     pipeline::{RunReason, drift_lines},
     sync_status::{
-        BEHIND, CopyStatus, Health, HealthSummary, LagCheck, RunStatus, ScanStatus, ScopeStatus, Status, TimeRange,
-        UsersStatus, WaitingErasure,
+        BEHIND, CopyStatus, Health, HealthSummary, LagCheck, MaintenanceStatus, RunStatus, ScanStatus, ScopeStatus,
+        Status, TimeRange, UsersStatus, WaitingErasure,
     },
 };
 
@@ -56,6 +56,7 @@ pub(super) fn describe(screen: &Screen) -> String {
     text.push_str(&describe_runs(status, health));
     text.push_str(&labelled("next run", &next_run(status)));
     text.push_str(&status.copies.iter().map(describe_copy).collect::<String>());
+    text.push_str(&describe_maintenance(status));
     text.push_str(&describe_untrusted(status));
     text.push_str(&describe_coverage(status));
     text.push_str(&describe_unfinished(&status.unfinished_scans));
@@ -303,6 +304,19 @@ fn describe_waiting(status: &Status) -> String {
         text.push_str(&format!("learned rate: {rate:.1} requests per second\n"));
     }
     text + &describe_erasures(&status.erasures_waiting)
+}
+
+/// Returns the line on the snapshots of a catalog; empty without one.
+fn describe_maintenance(status: &Status) -> String {
+    let Some(MaintenanceStatus { snapshots, oldest_snapshot, due_at, is_due }) = &status.maintenance else {
+        return String::new();
+    };
+    let kept = counted(snapshots.unsigned_abs(), "snapshot");
+    let due = match is_due {
+        true => format!("maintenance is due since {due_at} (howto/catalogs of the documentation)"),
+        false => format!("maintenance is due on {due_at}"),
+    };
+    labelled("catalog", &format!("{kept}, the oldest of {oldest_snapshot}: {due}"))
 }
 
 /// Returns the waiting erasures as text; empty if there are none.

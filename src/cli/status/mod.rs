@@ -203,8 +203,7 @@ fn open_reader(warehouse: &WarehouseSettings) -> (Option<Reader>, Vec<HealthReas
             .map_err(|source| {
                 tracing::info!(error = %source, "cannot count rows");
                 let error = PipelineError::Load { destination: place.name(), source };
-                let is_file = location.bucket.is_none() && location.catalog.is_none();
-                if is_file && place.exists() && error.reason() != RunReason::WarehouseLocked {
+                if location.is_path() && place.exists() && error.reason() != RunReason::WarehouseLocked {
                     unreadable.push(HealthReason {
                         code: error.reason().name(),
                         is_failing: true,

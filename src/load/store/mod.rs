@@ -34,7 +34,7 @@ pub(in crate::load) use shared::SharedStore;
 use std::path::Path;
 
 use super::{
-    Identity, LoadError,
+    Identity, LoadError, Snapshots,
     engine::Visit,
     error::{invalid, invalid_rows},
 };
@@ -110,6 +110,11 @@ pub(in crate::load) trait Store: Send {
     /// locks the file again. Other stores do nothing: a Parquet folder stays locked until the store is dropped.
     fn release_lock(&mut self) -> Result<(), LoadError> {
         Ok(())
+    }
+
+    /// Returns the snapshots that the catalog keeps until maintenance removes them; `None` if there are none to remove.
+    fn snapshots(&mut self) -> Result<Option<Snapshots>, LoadError> {
+        Ok(None)
     }
 
     /// Updates the search index and the copy for readers, if the store has them. A call is cheap if nothing changed.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{Filter, ForeignTable, Store, TableChange, Take};
 use crate::{
-    load::{Identity, LoadError, engine::Visit},
+    load::{Identity, LoadError, Snapshots, engine::Visit},
     schema::Table,
 };
 
@@ -84,6 +84,10 @@ impl Store for SharedStore {
         let released = self.opened.as_mut().map_or(Ok(()), |opened| opened.release_lock());
         self.opened = None;
         released
+    }
+
+    fn snapshots(&mut self) -> Result<Option<Snapshots>, LoadError> {
+        self.opened()?.snapshots()
     }
 
     fn export_reader_copy(&mut self) -> Result<(), LoadError> {

@@ -1,6 +1,9 @@
 //! The ledger, table `sync_windows`: the scans that were applied, with their counts.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use arrow::{
     array::{Array as _, ArrayRef, BooleanArray, RecordBatch},
@@ -17,22 +20,67 @@ use crate::{
         contract::contract,
         error::invalid_rows,
         scan::CountCorrection,
-        store::{BufferedStore, Filter, TableChange, boolean_column, text_column, with_column},
+        store::{BufferedStore, Filter, TableChange, boolean_column, number_column, text_column, with_column},
     },
-    model::{EndStyle, FlagSet, Proof, Scan, ScanId, Scope, Stream, Window},
+    model::{EndStyle, FlagSet, IntervalSet, Proof, Scan, ScanId, Scope, Stream, Window},
 };
 
 const TABLE: &str = "sync_windows";
 const KEYS_CHECKED: &str = "keys_checked";
 
-/// Returns the ids of all scans in the ledger.
-pub(in crate::load) fn scan_ids(store: &mut BufferedStore) -> Result<HashSet<ScanId>, LoadError> {
-    let mut ids = HashSet::new();
-    store.read(contract(TABLE)?, &["scan_id"], &Filter::all(), &mut |rows| {
-        ids.extend(text_column(&rows, "scan_id")?.iter().flatten().map(|id| ScanId(id.to_owned())));
-        Ok(())
-    })?;
-    Ok(ids)
+/// What the ledger says about scans and windows.
+#[derive(Debug, Default)]
+pub(in crate::load) struct KnownScans {
+    ids: HashSet<ScanId>,
+    /// Windows of which the latest scan withheld missing rows.
+    withheld: HashMap<Scope, IntervalSet>,
+}
+
+impl KnownScans {
+    /// Reads the ledger.
+    pub fn read(store: &mut BufferedStore) -> Result<Self, LoadError> {
+        let (mut known, mut has_withheld) = (Self::default(), false);
+        store.read(contract(TABLE)?, &["scan_id", "withheld"], &Filter::all(), &mut |rows| {
+            known.ids.extend(text_column(&rows, "scan_id")?.iter().flatten().map(|id| ScanId(id.to_owned())));
+            has_withheld |= number_column(&rows, "withheld")?.iter().flatten().any(|withheld| withheld > 0);
+            Ok(())
+        })?;
+        if has_withheld {
+            let mut entries = entries(store)?;
+            entries.sort_unstable_by(|left, right| left.scan.order().cmp(&right.scan.order()));
+            entries.iter().for_each(|entry| known.note(&entry.scan, entry.withheld));
+        }
+        Ok(known)
+    }
+
+    /// Returns true if the scan is in the ledger.
+    pub fn has(&self, scan: &ScanId) -> bool {
+        self.ids.contains(scan)
+    }
+
+    /// Returns true if the ledger must have this scan even if it changes no row: what a worker without a state file
+    /// reads there would be wrong, that rows of the window are withheld, or that none are.
+    pub fn must_record(&self, scan: &Scan, withheld: u64) -> bool {
+        let found = self.withheld.get(&scan.scope);
+        match withheld {
+            0 => found.is_some_and(|windows| windows.windows().iter().any(|window| window.overlaps(scan.window))),
+            _ => !found.is_some_and(|windows| windows.covers(scan.window)),
+        }
+    }
+
+    /// Adds a scan.
+    pub fn add(&mut self, scan: &Scan, withheld: u64) {
+        self.ids.insert(scan.id.clone());
+        self.note(scan, withheld);
+    }
+
+    fn note(&mut self, scan: &Scan, withheld: u64) {
+        match (withheld, self.withheld.get_mut(&scan.scope)) {
+            (0, None) => {}
+            (0, Some(windows)) => windows.remove(scan.window),
+            _ => self.withheld.entry(scan.scope).or_default().insert(scan.window),
+        }
+    }
 }
 
 /// Returns the counts of an applied scan; `None` if the scan was not applied.
@@ -203,7 +251,12 @@ mod tests {
         add(&mut store, &first, &all_counts(), proof).unwrap();
         store.commit("a").unwrap();
         add(&mut store, &second, &RowCounts::default(), Proof::default()).unwrap();
-        assert_eq!(scan_ids(&mut store).unwrap(), HashSet::from([first.id.clone(), second.id.clone()]));
+        let known = KnownScans::read(&mut store).unwrap();
+        assert_eq!(known.ids, HashSet::from([first.id.clone(), second.id.clone()]));
+        assert!(known.must_record(&scan("c", Stream::Responses, Some(4)), 0), "the ledger says that rows are withheld");
+        assert!(!known.must_record(&scan("c", Stream::Responses, Some(4)), 7));
+        assert!(!known.must_record(&scan("c", Stream::Responses, None), 0), "rows of another scope are withheld");
+        assert!(known.must_record(&scan("c", Stream::Responses, None), 7));
         assert_eq!(counts_of(&mut store, &first.id).unwrap(), Some(all_counts()));
         assert_eq!(counts_of(&mut store, &second.id).unwrap(), Some(RowCounts::default()));
         assert_eq!(counts_of(&mut store, &ScanId("c".into())).unwrap(), None);
@@ -214,6 +267,15 @@ mod tests {
             LedgerEntry { scan: second, rows_read: 0, withheld: 0, proof: Proof::default() },
         ];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn the_latest_scan_says_if_rows_are_withheld() {
+        let (_shelf, mut store) = memory();
+        let (first, second) = (scan("a", Stream::Responses, None), scan("b", Stream::Responses, None));
+        add(&mut store, &second, &RowCounts::default(), Proof::default()).unwrap();
+        add(&mut store, &first, &all_counts(), Proof::default()).unwrap();
+        assert!(!KnownScans::read(&mut store).unwrap().must_record(&scan("c", Stream::Responses, None), 0));
     }
 
     #[test]
@@ -230,6 +292,6 @@ mod tests {
         let (_shelf, mut store) = memory();
         put(&mut store, TABLE, &[&[("scan_id", Cell::Text("a")), ("stream", Cell::Text("rivers"))]]);
         assert!(entries(&mut store).unwrap_err().to_string().contains("rivers"));
-        assert_eq!(scan_ids(&mut store).unwrap().len(), 1);
+        assert_eq!(KnownScans::read(&mut store).unwrap().ids.len(), 1);
     }
 }

@@ -42,6 +42,7 @@ use crate::{
 use super::{
     assemble::{System, identity, source_settings, suppression},
     error::PipelineError,
+    kept_state::merge_erasures_of_bucket,
     limits::storing_retry_after,
     memory::Reservation,
     session::Session,
@@ -80,6 +81,7 @@ impl Push {
         let source = session.source(source_settings, stop.clone())?;
         session.begin_run()?;
         past_results::remember_path(&settings, &request.results)?;
+        merge_erasures_of_bucket(&settings)?;
         let context = PushContext {
             results: Mutex::new(ResultsFile::begin(&request.results)?),
             ledger: Ledger::start(session.shared_state(), session.account.clone()),

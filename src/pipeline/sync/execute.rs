@@ -6,7 +6,7 @@ use tracing::Instrument as _;
 use crate::{load::RunRecord, model::Stream, source::SourceError};
 
 use crate::pipeline::{
-    error::PipelineError,
+    error::{PipelineError, chain},
     limits::storing_retry_after,
     report::RunReport,
     scan::commit::first_error,
@@ -22,6 +22,9 @@ use super::{
     window_queue::WindowQueue,
 };
 
+/// Name of the behaviour that stores which snapshots the catalog of the warehouse keeps.
+pub const SNAPSHOTS: &str = "catalog_snapshots";
+
 impl Run {
     /// Runs until nothing is due or the run is stopped. Returns a report also for a failed run, whose committed scans
     /// stay in the warehouses.
@@ -32,7 +35,7 @@ impl Run {
     pub async fn execute(mut self) -> (RunReport, Result<(), PipelineError>) {
         let span = run_span(&self.session);
         let (source, keeper) = (self.context.source.clone(), self.session.keeper());
-        let clock = self.session.system.clock.clone();
+        let (clock, workers) = (self.session.system.clock.clone(), self.workers.take());
         let run = async move {
             let work = async {
                 self.apply_deliveries().await?;
@@ -51,6 +54,12 @@ impl Run {
                     self.fetch_recordings().await?;
                 }
                 self.pull_people().await
+            };
+            let work = async {
+                match &workers {
+                    Some(workers) => workers.sharing(work).await,
+                    None => work.await,
+                }
             };
             let worked = storing_retry_after(work, source, keeper, clock).await;
             self.finish(worked).await
@@ -72,6 +81,7 @@ impl Run {
         let outcome = worked.and(noted);
         self.context.progress.enter("publishing");
         let mut recorded = self.record_run(outcome.as_ref().err()).await;
+        self.note_snapshots().await;
         let published = self.publish_all().await;
         if published.is_err() && outcome.is_ok() {
             recorded = self.record_run(published.as_ref().err()).await;
@@ -206,6 +216,19 @@ impl Run {
             self.with(destination, move |destination| destination.record_runs(std::slice::from_ref(&record))).await?;
         }
         self.remember_untrusted()
+    }
+
+    /// Stores what the status says about the maintenance of a catalog. An error is only logged.
+    async fn note_snapshots(&self) {
+        for destination in &self.destinations {
+            let noted = destination.work(|destination| destination.snapshots()).await.and_then(|found| {
+                let Some(found) = found else { return Ok(()) };
+                Ok(self.context.state().remember_behaviour(SNAPSHOTS, &found, self.session.now_ms())?)
+            });
+            if let Err(error) = noted {
+                tracing::warn!(why = chain(&error), "the snapshots of the catalog are not counted");
+            }
+        }
     }
 
     /// Adds the notes about ties to the findings: windows that may lack rows at page boundaries, and changes of the

@@ -6,7 +6,7 @@
 pub mod backlog;
 mod commit_queue;
 pub mod deliveries;
-mod execute;
+pub mod execute;
 pub mod findings;
 pub mod named_surveys;
 pub mod people;

@@ -20,6 +20,7 @@ use crate::{
         service_profile::clocks::CLOCK_SKEW,
         session::Session,
         threads::{in_parallel, until_stopped},
+        workers_wait::WorkersWait,
     },
     source::{Source, SourceSettings},
     state::{State, StateError},
@@ -65,6 +66,7 @@ pub struct Run {
     pub(super) destinations: Vec<SharedDestination>,
     pub(super) findings: Findings,
     pub(super) recordings: RecordingsProgress,
+    pub(super) workers: Option<WorkersWait>,
     pub(super) session: Session,
 }
 
@@ -113,7 +115,8 @@ impl Run {
         session.begin_run().map_err(|error| session.finish_failed_start(error))?;
         let opened = engine.and_then(|engine| open_stages(&session, source_settings, damaged, engine, stop, progress));
         let (context, destinations, findings) = opened.map_err(|error| session.finish_failed_start(error))?;
-        Ok(Run { request, context, destinations, findings, recordings: RecordingsProgress::default(), session })
+        let (recordings, workers) = (RecordingsProgress::default(), WorkersWait::open(&session, &context.source));
+        Ok(Run { request, context, destinations, findings, recordings, workers, session })
     }
 
     /// Returns the earliest creation time that a first `sync` reads, in epoch milliseconds. Returns `None` for another

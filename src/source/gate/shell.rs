@@ -65,6 +65,18 @@ impl Gate {
         is_retry_after.then(|| self.epoch_ms(waiting.until, now))
     }
 
+    /// Blocks the gate until this time, in epoch milliseconds, for a `Retry-After` that another process received.
+    pub fn block_until_ms(&self, until_ms: i64) {
+        let (now, now_ms) = (Instant::now(), self.shared.clock.now_ms());
+        let ahead = Duration::from_millis(u64::try_from(until_ms.saturating_sub(now_ms)).unwrap_or(0));
+        let is_blocked = now.checked_add(ahead).is_some_and(|until| self.state().block_until(until, now));
+        if is_blocked {
+            self.waits_because("429 of another worker".to_owned());
+            self.shared.retry_after_ms.send_replace(Some(until_ms));
+            self.shared.changed.notify_waiters();
+        }
+    }
+
     /// Waits until a request may be sent; callers are served in the order of their calls. The caller sends the request
     /// at once, without another await. Fails if the run is cancelled, or if the request budget, the patience or the
     /// deadline does not allow the request.

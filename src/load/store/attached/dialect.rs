@@ -2,7 +2,7 @@
 
 use crate::{
     model::{CatalogAddress, CatalogPlace, LakeCatalog},
-    schema::{ANSWER_COMPRESSION, Table, quote_identifier, quote_text},
+    schema::{Table, quote_identifier, quote_text},
 };
 
 /// What differs between the kinds of catalogs.
@@ -104,9 +104,7 @@ impl Dialect {
 
     /// Returns the statements that create a table. `relation` is its SQL name.
     pub fn create_sql(&self, table: &Table, relation: &str) -> Vec<String> {
-        let own = format!("CREATE TABLE IF NOT EXISTS {}", quote_identifier(&table.name));
-        let create = table.create_sql().replace(ANSWER_COMPRESSION, "");
-        let create = create.replacen(&own, &format!("CREATE TABLE {relation}"), 1);
+        let create = format!("CREATE TABLE {relation} {}", table.columns_sql(""));
         let column = table.partition.as_deref().map(quote_identifier);
         let filled =
             |text: &str| text.replace("{table}", relation).replace("{column}", column.as_deref().unwrap_or_default());

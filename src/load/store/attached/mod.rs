@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     load::{
-        Identity, LoadError, LockPatience,
+        Identity, LoadError, LockPatience, Snapshots,
         engine::{Engine, StartedEngine},
         extension::load_extension,
         lock_wait::Conflicts,
@@ -328,6 +328,12 @@ impl Store for AttachedStore {
     fn release_lock(&mut self) -> Result<(), LoadError> {
         self.commit("release")?;
         self.detach()
+    }
+
+    fn snapshots(&mut self) -> Result<Option<Snapshots>, LoadError> {
+        self.commit("snapshots")?;
+        self.attach()?;
+        self.kept_snapshots()
     }
 
     fn purge_removed_bytes(&mut self) -> Result<(), LoadError> {

@@ -17,7 +17,7 @@ use crate::{
 /// The tables of a catalog that a reader has attached to its engine.
 pub(in crate::load) struct AttachedTables {
     /// Name of the attached catalog in the engine.
-    name: &'static str,
+    name: String,
     address: CatalogAddress,
     found: BTreeSet<String>,
     _attachment: Attachment,
@@ -28,10 +28,10 @@ impl AttachedTables {
     ///
     /// # Errors
     /// `Missing` if it has no warehouse; `Locked` while a run has the catalog file of a DuckLake open; `NoExtension`.
-    pub fn attach(connection: &Connection, catalog: &CatalogPlace, name: &'static str) -> Result<Self, LoadError> {
-        let attachment = attach(connection, catalog, name, true)?;
+    pub fn attach(connection: &Connection, catalog: &CatalogPlace, name: String) -> Result<Self, LoadError> {
+        let attachment = attach(connection, catalog, &name, true)?;
         let found: BTreeSet<String> =
-            texts(connection, &tables_sql(name, catalog.address.schema()))?.into_iter().collect();
+            texts(connection, &tables_sql(&name, catalog.address.schema()))?.into_iter().collect();
         if !found.contains(META_TABLE) {
             return Err(LoadError::Missing { path: catalog.address.to_string().into() });
         }
@@ -67,7 +67,7 @@ impl AttachedTables {
 
 /// Returns true if a catalog has a warehouse.
 pub(in crate::load) fn exists(catalog: &CatalogPlace) -> Result<bool, LoadError> {
-    match AttachedTables::attach(&new_engine()?, catalog, "warehouse") {
+    match AttachedTables::attach(&new_engine()?, catalog, "warehouse".to_owned()) {
         Ok(_) => Ok(true),
         Err(LoadError::Missing { .. }) => Ok(false),
         Err(error) => Err(error),

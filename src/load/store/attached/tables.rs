@@ -11,7 +11,7 @@ use super::{ACTION, AttachedStore, CATALOG, META_TABLE};
 use crate::{
     files,
     load::{
-        Identity, LoadError,
+        Identity, LoadError, Snapshots,
         store::{
             ForeignTable,
             sql::{FORMAT_VERSION, check_meta},
@@ -151,6 +151,22 @@ impl AttachedStore {
         format!("UPDATE {} SET value = {} WHERE key = '{key}'", self.relation(META_TABLE), quote_text(value))
     }
 
+    /// Reads a text that [`AttachedStore::keep_text`] has stored; `None` if there is none.
+    pub fn kept_text(&mut self, key: &str) -> Result<Option<String>, LoadError> {
+        self.attach()?;
+        let sql = format!("SELECT value FROM {} WHERE key = {}", self.relation(META_TABLE), quote_text(key));
+        Ok(self.engine.query::<_, Vec<String>>("read the metadata", &sql, |row| row.get(0))?.pop())
+    }
+
+    /// Stores a text in the metadata, in its own transaction.
+    pub fn keep_text(&mut self, key: &str, text: &str) -> Result<(), LoadError> {
+        self.attach()?;
+        let (meta, key, text) = (self.relation(META_TABLE), quote_text(key), quote_text(text));
+        let statements =
+            [format!("DELETE FROM {meta} WHERE key = {key}"), format!("INSERT INTO {meta} VALUES ({key}, {text})")];
+        self.change_tables(&statements)
+    }
+
     /// Reads the row that each transaction changes.
     pub(super) fn read_turn(&self) -> Result<(), LoadError> {
         let sql = format!("SELECT value::BIGINT FROM {} WHERE key = '{TURN}'", self.relation(META_TABLE));
@@ -182,6 +198,20 @@ impl AttachedStore {
             Ok(ForeignTable { name, relation, columns })
         });
         with_columns.collect()
+    }
+
+    /// Returns the snapshots of the ledger, which each commit changes.
+    pub(super) fn kept_snapshots(&self) -> Result<Option<Snapshots>, LoadError> {
+        let (time, source) = match &self.options.catalog.address {
+            CatalogAddress::DuckLake { .. } => ("snapshot_time", format!("ducklake_snapshots('{CATALOG}')")),
+            CatalogAddress::Iceberg { .. } => {
+                ("timestamp_ms", format!("iceberg_snapshots({})", self.relation("sync_windows")))
+            }
+            CatalogAddress::Postgres(_) => return Ok(None),
+        };
+        let sql = format!("SELECT count(*), coalesce(epoch_ms(min({time})), 0) FROM {source}");
+        let [count, oldest_ms] = self.engine.integers("count the snapshots", &sql)?;
+        Ok((count > 0).then_some(Snapshots { count, oldest_ms }))
     }
 
     /// Removes the bytes of removed rows from the files of the catalog.

@@ -17,7 +17,7 @@ use crate::load::{
     store::sql::{FORMAT_VERSION, check_meta},
 };
 use crate::model::DurableStep;
-use crate::schema::{self, ANSWER_COMPRESSION, Column, Table, quote_identifier, quote_text};
+use crate::schema::{self, Column, Table, quote_identifier, quote_text};
 
 const LEDGER_TABLE: &str = "sync_windows";
 const RUNS_TABLE: &str = "sync_runs";
@@ -264,7 +264,7 @@ fn list(engine: &Engine) -> Result<BTreeMap<String, Option<String>>, LoadError> 
 fn match_contracts(objects: &BTreeMap<String, Option<String>>) -> bool {
     schema::tables().iter().all(|table| {
         let sql = objects.get(&table.name).and_then(Option::as_ref);
-        let ours = table.create_sql().replacen("IF NOT EXISTS ", "", 1).replace(ANSWER_COMPRESSION, "");
+        let ours = format!("CREATE TABLE {} {}", quote_identifier(&table.name), table.columns_sql(""));
         sql.is_some_and(|sql| normalized(sql).eq(normalized(&ours)))
     })
 }
