@@ -126,11 +126,18 @@ pub(in crate::load) fn p4_too_many_vanished_rows_are_withheld_until_accepted(lab
     assert_eq!(applied.counts, RowCounts { rows_read: 79, unchanged: 79, withheld: 21, ..RowCounts::default() });
     assert!(!applied.wrote);
     assert_eq!(lab.files(), before);
+    // A row of the ledger that names withheld rows is followed by one that found them.
+    let edited: Vec<_> = (0..79).map(|at| answer(&format!("g{at}"), 0, if at == 0 { "y" } else { "x" })).collect();
+    let applied = lab.apply(&answers_scan(2, 0, 1), &[page(&edited)]);
+    assert_eq!((applied.counts.updated, applied.counts.withheld, applied.wrote), (1, 21, true));
+    let all = [&edited[..], &all[79..]].concat();
+    assert!(lab.apply(&answers_scan(3, 0, 1), &[page(&all)]).wrote);
+    assert!(!lab.apply(&answers_scan(4, 0, 1), &[page(&all)]).wrote);
     // 20 of 100: not more than 20 rows.
-    let applied = lab.apply(&answers_scan(2, 0, 1), &[page(&all[..80])]);
+    let applied = lab.apply(&answers_scan(5, 0, 1), &[page(&all[..80])]);
     assert_eq!(applied.counts, RowCounts { rows_read: 80, unchanged: 80, vanished: 20, ..RowCounts::default() });
     lab.vanish = VanishPolicy::Accept;
-    let applied = lab.apply(&answers_scan(3, 0, 1), &[]);
+    let applied = lab.apply(&answers_scan(6, 0, 1), &[]);
     assert_eq!(applied.counts, RowCounts { vanished: 80, ..RowCounts::default() });
     assert_eq!(lab.count("SELECT count(*) FROM responses WHERE _vanished_at IS NOT NULL"), 100);
     assert_eq!(lab.count("SELECT count(*) FROM response_history WHERE reason = 'vanished'"), 100);
