@@ -90,6 +90,8 @@ pub enum Expected {
     Missing,
     /// The object has this version.
     Version(Version),
+    /// The object may exist, and have any version.
+    Anything,
 }
 
 impl From<Option<Version>> for Expected {

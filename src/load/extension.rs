@@ -129,6 +129,35 @@ mod tests {
         search.check().unwrap_err().to_string()
     }
 
+    #[expect(clippy::disallowed_methods, reason = "the script names the folder of extensions")]
+    fn installed() -> PathBuf {
+        std::env::var_os("STUDYSYNC_TEST_EXTENSIONS").expect("run by scripts/lakes.sh, which installs them").into()
+    }
+
+    /// Also for an engine that is compiled into the program, for which the script has extensions of another version.
+    #[test]
+    #[ignore = "slow: run by `make lakes`, also with DUCKDB=bundled"]
+    fn the_engine_loads_the_extensions_of_catalogs() {
+        let (connection, folder) = (new_engine().unwrap(), tempfile::tempdir().unwrap());
+        connection.execute_batch("SET allow_extensions_metadata_mismatch = true").unwrap();
+        let text = |sql: &str| connection.query_row::<String, _, _>(sql, [], |row| row.get(0)).unwrap();
+        let version = text("SELECT library_version FROM pragma_version()");
+        let copies = folder.path().join(version).join(text("PRAGMA platform"));
+        std::fs::create_dir_all(&copies).unwrap();
+        let names = ["ducklake", "postgres_scanner", "httpfs", "avro", "iceberg"];
+        for name in names {
+            let file = format!("{name}.duckdb_extension");
+            let found = crate::files::files_below(&installed()).unwrap();
+            let found = found.iter().find(|path| path.ends_with(&file)).unwrap();
+            std::fs::copy(found, copies.join(&file)).unwrap();
+            load_extension(&connection, name, Some(folder.path())).unwrap();
+        }
+        let lake = quote_text(&format!("ducklake:{}", folder.path().join("lake").display()));
+        let made = format!("ATTACH {lake} AS lake; CREATE TABLE lake.numbers AS SELECT 7 AS number");
+        connection.execute_batch(&made).unwrap();
+        assert_eq!(text("SELECT number::VARCHAR FROM lake.numbers"), "7");
+    }
+
     #[test]
     fn a_missing_and_a_broken_extension_differ() {
         let folder = tempfile::tempdir().unwrap();

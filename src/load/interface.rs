@@ -47,15 +47,6 @@ pub struct LedgerEntry {
     pub proof: Proof,
 }
 
-/// The snapshots that a catalog keeps: states of its tables that readers can still ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Snapshots {
-    /// Number of snapshots, at least one.
-    pub count: i64,
-    /// When the oldest one was made, in epoch milliseconds.
-    pub oldest_ms: i64,
-}
-
 /// Options for applying a scan.
 #[derive(Clone, Debug, Default)]
 pub struct CommitOptions {

@@ -1,7 +1,7 @@
 //! Small files of the program in a warehouse that several machines share.
 
 use super::{LoadError, store::attached::AttachedStore};
-use crate::bucket::{Bucket, Content};
+use crate::bucket::{Bucket, Content, Expected};
 
 /// Folder of a bucket for small files of the program.
 const FOLDER: &str = ".studysync/state";
@@ -50,6 +50,16 @@ impl KeptFiles {
         match bucket.put(&key, Content::Bytes(bytes), &found.map(|found| found.version).into())? {
             Some(_) => Ok(()),
             None => Err(LoadError::Locked { path: bucket.address().to_string().into(), holder: None }),
+        }
+    }
+
+    /// Writes or replaces a file, whatever another machine has written there.
+    pub fn overwrite(&mut self, name: &str, bytes: &[u8]) -> Result<(), LoadError> {
+        match &mut self.0 {
+            Keeper::Bucket(bucket) => {
+                Ok(bucket.put(&key_of(name), Content::Bytes(bytes), &Expected::Anything).map(drop)?)
+            }
+            Keeper::Catalog(_) => self.write(name, bytes),
         }
     }
 }

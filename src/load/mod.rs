@@ -37,7 +37,7 @@ pub use error::LoadError;
 pub use extension::FullTextSearch;
 pub use interface::{
     Applied, CommitFindings, CommitOptions, EventRows, Identity, LedgerEntry, ParseAgain, Replacement, RowCounts,
-    RunRecord, Snapshots, VanishPolicy,
+    RunRecord, VanishPolicy,
 };
 pub use json_rows::{ExportedRows, ParquetRows, json_rows, read_parquet_file};
 pub use kept_files::KeptFiles;

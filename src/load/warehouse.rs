@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use super::{
     Applied, CoOccurrence, CommitFindings, CommitOptions, Differences, ErasureRecord, EventRows, ExportedRows,
     LedgerEntry, LoadError, LocationResult, LostRecordings, Pages, ParseAgain, PeopleFound, RecordingOutcome,
-    Replacement, RowCounts, RunRecord, Snapshots, Stamp, WantedRecordings,
+    Replacement, RowCounts, RunRecord, Stamp, WantedRecordings,
     lock_wait::Conflicts,
     persons,
     scan::{self, ComparedScan, ScanMemory},
@@ -18,7 +18,7 @@ use super::{
     },
 };
 use crate::{
-    model::{Identifier, RunId, Scan, ScanId, Stream},
+    model::{Identifier, RunId, Scan, ScanId, Snapshots, Stream},
     person::IdentifierMatcher,
 };
 
@@ -96,20 +96,15 @@ impl Warehouse {
     /// Commits applied scans, and returns true if the ledger has this scan.
     pub fn has_applied(&mut self, scan: &ScanId) -> Result<bool, LoadError> {
         self.commit_pending()?;
-        self.is_in_ledger(scan)
-    }
-
-    /// Returns true if the scan is in the ledger, committed or not. Reads the ledger if [`Warehouse::scans`] is `None`.
-    fn is_in_ledger(&mut self, scan: &ScanId) -> Result<bool, LoadError> {
         Ok(self.known_scans()?.has(scan))
     }
 
+    /// Returns what the ledger says. Reads it if [`Warehouse::scans`] is `None`.
     fn known_scans(&mut self) -> Result<&mut KnownScans, LoadError> {
-        let known = match self.scans.take() {
-            Some(known) => known,
-            None => KnownScans::read(&mut self.store)?,
-        };
-        Ok(self.scans.insert(known))
+        if self.scans.is_none() {
+            self.scans = Some(KnownScans::read(&mut self.store)?);
+        }
+        Ok(self.scans.get_or_insert_default())
     }
 
     /// Returns the scans of the ledger, in no particular order.
@@ -134,14 +129,13 @@ impl Warehouse {
     /// such a loss, fails with `RolledBack` until [`Warehouse::commit`] has reported the loss.
     pub fn apply(&mut self, scan: &Scan, pages: &dyn Pages, options: &CommitOptions) -> Result<Applied, LoadError> {
         self.require_nothing_lost()?;
-        let applied = self.apply_if_new(scan, pages, options);
-        applied.inspect_err(|_| self.rollback())
+        self.apply_if_new(scan, pages, options).inspect_err(|_| self.rollback())
     }
 
     /// Applies the scan and adds its ledger row, unless the ledger has the scan already. Does not roll back after an
     /// error.
     fn apply_if_new(&mut self, scan: &Scan, pages: &dyn Pages, options: &CommitOptions) -> Result<Applied, LoadError> {
-        if self.is_in_ledger(&scan.id)? {
+        if self.known_scans()?.has(&scan.id) {
             let counts = ledger::counts_of(&mut self.store, &scan.id)?.unwrap_or_default();
             return Ok(Applied { counts, wrote: false, already_applied: true });
         }
@@ -164,8 +158,8 @@ impl Warehouse {
             self.update_statuses(Some(&seen), Stamp { run_id: &scan.run_id, at_ms: scan.started_ms })?;
         }
         let counts = RowCounts { collisions: counts.collisions + collisions, ..counts };
-        let has_changed = self.store.changes() > before || options.record_unchanged;
-        let wrote = has_changed || self.known_scans()?.must_record(scan, counts.withheld);
+        let must_record = options.record_unchanged || self.known_scans()?.must_record(scan, counts.withheld);
+        let wrote = self.store.changes() > before || must_record;
         if wrote {
             ledger::add(&mut self.store, scan, &counts, options.proof)?;
             self.known_scans()?.add(scan, counts.withheld);

@@ -43,8 +43,8 @@ pub struct CatalogKeys {
 impl CatalogKeys {
     /// Returns the text with `***` in place of each key.
     pub fn hidden_in(&self, text: &str) -> String {
-        let keys =
-            self.iceberg.iter().chain(&self.s3).filter(|(name, _)| name.contains("SECRET") || name.contains("TOKEN"));
+        let is_secret = |name: &str| name.contains("SECRET") || name.contains("TOKEN");
+        let keys = self.iceberg.iter().chain(&self.s3).filter(|(name, key)| is_secret(name) && !key.is_empty());
         keys.fold(text.to_owned(), |text, (_, key)| text.replace(key.as_str(), "***"))
     }
 }
@@ -53,6 +53,15 @@ impl fmt::Debug for CatalogKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("CatalogKeys(..)")
     }
+}
+
+/// The snapshots that a catalog keeps: states of its tables that readers can still ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Snapshots {
+    /// Number of snapshots, at least one.
+    pub count: i64,
+    /// When the oldest one was made, in epoch milliseconds.
+    pub oldest_ms: i64,
 }
 
 /// Where a DuckLake keeps its list of files.

@@ -151,13 +151,16 @@ impl StateKeeper {
         let bytes = fs::read(&copy).map_err(FileError::of("read", &copy));
         files::remove(&copy).map_err(FileError::of("remove", &copy))?;
         let Some(mut kept) = place.kept_files().map_err(failed(place.name()))? else { return Ok(()) };
-        let mut keep = |name, bytes: &[u8]| kept.write(name, bytes).map_err(failed(place.name()));
-        keep(STATE, &bytes?)?;
+        // The first run with the copy takes its coverage from the ledger, so it may be that of any run.
+        kept.overwrite(STATE, &bytes?).map_err(failed(place.name()))?;
         let erasures = erasures(&self.settings.erasures_folder())?;
         // Without erasures there is nothing to lose.
         match erasures.is_empty() {
             true => Ok(()),
-            false => keep(ERASURES, serde_json::to_string(&erasures).unwrap_or_default().as_bytes()),
+            false => {
+                let text = serde_json::to_string(&erasures).unwrap_or_default();
+                kept.write(ERASURES, text.as_bytes()).map_err(failed(place.name()))
+            }
         }
     }
 }

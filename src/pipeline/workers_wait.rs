@@ -42,8 +42,8 @@ struct SharedFile {
 }
 
 impl WorkersWait {
-    /// Opens the shared file. Returns `None` for a run that is not one of several workers, for one that ignores a stored
-    /// `Retry-After`, and for a warehouse that only one process can have open. Blocks the thread.
+    /// Opens the shared file. Returns `None` for a run that is not one of several workers, for one that ignores a
+    /// stored `Retry-After`, and for a warehouse that only one process can have open. Blocks the thread.
     pub fn open(session: &Session, source: &Source) -> Option<Self> {
         let settings = &session.settings;
         if settings.shard.is_none() || settings.throttle.ignores_stored_retry_after {

@@ -81,8 +81,8 @@ impl Table {
         format!("CREATE TABLE IF NOT EXISTS {} {}", quote_identifier(&self.name), self.columns_sql(ANSWER_COMPRESSION))
     }
 
-    /// Returns the columns of a `CREATE TABLE`, in parentheses. `compression` is the clause of `answer_json`, which only
-    /// the tables of a DuckDB file have.
+    /// Returns the columns of a `CREATE TABLE`, in parentheses. `compression` is the clause of `answer_json`, which
+    /// only the tables of a DuckDB file have.
     pub fn columns_sql(&self, compression: &str) -> String {
         let columns: Vec<String> = self
             .columns

@@ -187,8 +187,8 @@ impl Source {
         self.inner.wire.gate.is_accepting()
     }
 
-    /// Sends no request before this time, in epoch milliseconds by this machine's clock: the end of a `Retry-After` that
-    /// another process received.
+    /// Sends no request before this time, in epoch milliseconds by this machine's clock: the end of a `Retry-After`
+    /// that another process received.
     pub fn block_until_ms(&self, until_ms: i64) {
         self.inner.wire.gate.block_until_ms(until_ms);
     }

@@ -7,8 +7,7 @@ use serde::Serialize;
 
 use crate::{
     config::Settings,
-    load::Snapshots,
-    model::{DAY_MS, Untrusted, format_second, is_in_future},
+    model::{DAY_MS, Snapshots, Untrusted, format_second, is_in_future},
     pipeline::{
         DriftReport, KnownBehaviour, LEARNED_RATE, RunReason, RunReport, RunTimes, SNAPSHOTS, ScopeBacklog,
         ValidCoverage, backlog, known_behaviours, retry_after_until_ms,

@@ -5,7 +5,8 @@ use std::{path::Path, time::Duration};
 use super::*;
 use crate::{
     config::{Overrides, Settings, resolve},
-    model::RunId,
+    model::{RunId, Snapshots, WarehouseKind},
+    pipeline::SNAPSHOTS,
     state::State,
 };
 
@@ -238,4 +239,26 @@ fn the_json_of_a_status_has_the_fields_of_the_command() {
     }
     assert_eq!(rest, "");
     assert!(!json.contains("last_run") && !json.contains("backlog") && !json.contains("now_ms"), "{json}");
+}
+
+#[test]
+fn maintenance_is_due_two_weeks_after_the_oldest_snapshot() {
+    const DAYS_14_MS: i64 = 14 * 24 * HOUR_MS;
+    let history = History::new();
+    let lake = history.folder.path().join("lake.ducklake");
+    let of_catalog = Overrides {
+        state: Some(path(history.folder.path())),
+        warehouses: [(WarehouseKind::DuckLake, lake)].into(),
+        ..Overrides::default()
+    };
+    let of_catalog = resolve(of_catalog).unwrap();
+    let status = |settings: &Settings, now_ms| Status::read(settings, now_ms).unwrap().maintenance;
+    assert!(status(&of_catalog, 0).is_none(), "no run has counted snapshots");
+    for (count, is_due) in [(2, true), (1, false)] {
+        history.state.remember_behaviour(SNAPSHOTS, &Snapshots { count, oldest_ms: HOUR_MS }, HOUR_MS).unwrap();
+        assert!(!status(&of_catalog, HOUR_MS + DAYS_14_MS - 1).unwrap().is_due);
+        let later = status(&of_catalog, HOUR_MS + DAYS_14_MS).unwrap();
+        assert_eq!((later.is_due, later.due_at.as_str()), (is_due, "1970-01-15T01:00:00Z"), "{count} snapshots");
+    }
+    assert!(status(&history.settings(), DAYS_14_MS).is_none(), "the warehouse is no catalog any more");
 }

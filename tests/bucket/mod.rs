@@ -418,7 +418,7 @@ fn plan_and_docs_count_the_requests_of_a_night() {
         // The formulas of docs/formats/bucket.md for a night with one commit of scans.
         assert_eq!((lists, writes, removals), (1, 9 + changed, 2), "night {night}");
         if has_disk {
-            assert_eq!(reads, 2, "night {night}");
+            assert_eq!(reads, 1, "night {night}");
         }
         for (name, found) in [("lists", lists), ("reads", reads), ("writes", writes), ("removals", removals)] {
             let planned = plan[name].as_u64().unwrap();

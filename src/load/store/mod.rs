@@ -34,11 +34,11 @@ pub(in crate::load) use shared::SharedStore;
 use std::path::Path;
 
 use super::{
-    Identity, LoadError, Snapshots,
+    Identity, LoadError,
     engine::Visit,
     error::{invalid, invalid_rows},
 };
-use crate::schema::Table;
+use crate::{model::Snapshots, schema::Table};
 
 /// A table that a user created in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]

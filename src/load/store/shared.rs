@@ -4,7 +4,8 @@ use std::path::Path;
 
 use super::{Filter, ForeignTable, Store, TableChange, Take};
 use crate::{
-    load::{Identity, LoadError, Snapshots, engine::Visit},
+    load::{Identity, LoadError, engine::Visit},
+    model::Snapshots,
     schema::Table,
 };
 

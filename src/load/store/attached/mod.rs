@@ -19,12 +19,12 @@ use super::{
 };
 use crate::{
     load::{
-        Identity, LoadError, LockPatience, Snapshots,
+        Identity, LoadError, LockPatience,
         engine::{Engine, StartedEngine},
         extension::load_extension,
         lock_wait::Conflicts,
     },
-    model::{CatalogAddress, CatalogPlace, DurableStep, Failpoints, LakeCatalog},
+    model::{CatalogAddress, CatalogPlace, DurableStep, Failpoints, LakeCatalog, Snapshots},
     schema::{self, Table, quote_identifier, quote_text},
 };
 use dialect::{Dialect, attach_sql};

@@ -11,13 +11,13 @@ use super::{ACTION, AttachedStore, CATALOG, META_TABLE};
 use crate::{
     files,
     load::{
-        Identity, LoadError, Snapshots,
+        Identity, LoadError,
         store::{
             ForeignTable,
             sql::{FORMAT_VERSION, check_meta},
         },
     },
-    model::{CatalogAddress, LakeCatalog},
+    model::{CatalogAddress, LakeCatalog, Snapshots},
     schema::{self, Column, quote_identifier, quote_text},
 };
 
