@@ -6,12 +6,14 @@ extensions=(ducklake postgres_scanner httpfs avro iceberg)
 
 extensions_installed() { # Installs the extensions into $kept/duckdb and the library into $kept/lib. Fails if they cannot be had.
     [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] || return 1
-    local packages=("${extensions[@]/#/duckdb-extension-}") folder=$kept/duckdb/v$extensions_version/linux_amd64 name
+    local packages=("${extensions[@]/#/duckdb-extension-}") folder=$kept/duckdb/v$extensions_version/linux_amd64 name file
     installed extensions "${packages[@]/%/==$extensions_version}" || return 1
     scripts/fetch-libduckdb.sh "$kept/lib" tests || return 1
     mkdir -p "$folder"
     for name in "${extensions[@]}"; do
-        cp "$kept"/extensions/lib/python3*/site-packages/"duckdb_extension_$name/extensions/v$extensions_version/$name.duckdb_extension" "$folder"
+        file=$(echo "$kept"/extensions/lib/python3*/site-packages/"duckdb_extension_$name/extensions/v$extensions_version/$name.duckdb_extension")
+        # Programs that have loaded the old file would crash if it were overwritten.
+        cmp -s "$file" "$folder/$name.duckdb_extension" || { cp "$file" "$folder/$name.new" && mv "$folder/$name.new" "$folder/$name.duckdb_extension"; }
     done
 }
 

@@ -12,8 +12,9 @@ start_s3() { # FOLDER [OPTION...]: starts the server on free ports, with its dat
     # Sets `s3_server`, the process to end, and the variables with endpoint and key. The server ignores SIGTERM, so
     # end it with `kill -9`.
     export AWS_ACCESS_KEY_ID=key-of-tests AWS_SECRET_ACCESS_KEY=secret-of-tests AWS_REGION=us-east-1
+    # The server takes the next free ports by itself, but its volumes fail beside seven other servers.
     "$kept/seaweedfs/bin/weed" mini -dir="$1" -ip=127.0.0.1 -ip.bind=127.0.0.1 -webdav=false -admin.ui=false \
-        -master.telemetry=false -bucket=studysync "${@:2}" >"$1/log" 2>&1 &
+        -master.telemetry=false -volume.port=$((12000 + RANDOM % 8000)) -bucket=studysync "${@:2}" >"$1/log" 2>&1 &
     s3_server=$!
     disown
     for _ in $(seq 300); do
