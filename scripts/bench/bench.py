@@ -2,6 +2,7 @@
 
     bench.py [SECTION...]     backfill flags memory wide rescan latency small views replay nightly bucket erase windows compare; without any, all
                               of them. Each is measured on smooth and on rough data of the sandbox; DATA=smooth measures one alone
+    bench.py catalogs         each kind of warehouse, on rough data, in some hours: NIGHTS=365, KINDS="duckdb iceberg" measures some
 
 N=5 rounds, ROWS=1000000 responses, BIG_ROWS=0 (10000000 for the rows that ask for it), KEEP=1 leaves the folder."""
 
@@ -33,10 +34,10 @@ def main(wanted):
     table = results.Results(REPOSITORY / "docs" / "benchmarks.json", {"rows": setting.rows, "rounds": setting.rounds})
     try:
         for name in wanted or [*sections.BOTH, *sections.ALL]:
-            measured = ["rough"] if name in sections.BOTH else os.environ.get("DATA", "smooth rough").split()
+            measured = ["rough"] if name in sections.BOTH | sections.NAMED else os.environ.get("DATA", "smooth rough").split()
             for table.data in measured:
                 tell(f"{name}, {table.data}:")
-                {**sections.ALL, **sections.BOTH}[name](dataclasses.replace(setting, data=table.data), table)
+                (sections.ALL | sections.BOTH | sections.NAMED)[name](dataclasses.replace(setting, data=table.data), table)
     finally:
         if not os.environ.get("KEEP"):
             shutil.rmtree(setting.folder, ignore_errors=True)

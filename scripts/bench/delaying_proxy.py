@@ -1,9 +1,11 @@
 """A proxy for HTTP that delays and records each request. It stands for the distance to a server."""
 
 import asyncio
+import re
 import threading
 
 CHUNK = 1 << 18
+EXPECT = re.compile(rb"\r\nexpect: *100-continue\r\n", re.IGNORECASE)
 
 
 class DelayingProxy:
@@ -37,6 +39,10 @@ class DelayingProxy:
                 self.requests.append((method, path))
                 await asyncio.sleep(self.delay_secs)
                 server = server or await asyncio.open_connection(*self.upstream, limit=CHUNK)
+                if EXPECT.search(head):
+                    # The client waits with its body, and the server would send two answers.
+                    head = EXPECT.sub(b"\r\n", head)
+                    writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
                 server[1].write(head)
                 await copy_body(head, reader, server[1])
                 answer = await read_head(server[0])

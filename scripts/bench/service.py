@@ -58,8 +58,12 @@ class Service:
         return [json.loads(line) for line in self.control("GET", "log?since=0").splitlines()]
 
 
+# Settings of local warehouses.
+WAREHOUSES = {"duckdb": 'duckdb = "warehouse.duckdb"', "parquet": 'parquet = "parquet"'}
+
+
 class Side:
-    """A folder with a configuration, in which the program is run."""
+    """A folder with a configuration, in which the program is run. A warehouse is a key of WAREHOUSES, or a line of the configuration."""
 
     def __init__(self, program, folder, service, flags=(), warehouses=("duckdb",), archive=True, more="", memory_mib=512):
         self.program, self.folder, self.service = program, pathlib.Path(folder), service
@@ -75,8 +79,7 @@ enabled = false
 [streams.themes]
 enabled = false
 [warehouse]
-{'duckdb = "warehouse.duckdb"' if "duckdb" in warehouses else ""}
-{'parquet = "parquet"' if "parquet" in warehouses else ""}
+{chr(10).join(WAREHOUSES.get(warehouse, warehouse) for warehouse in warehouses)}
 memory_limit_mb = {memory_mib}
 [archive]
 path = "{'archive' if archive else 'none'}"

@@ -6,7 +6,7 @@ import sys
 
 from service import Service, days_of, report_of
 
-from . import answers, backfill, bucket, compare, erase, latency, nightly, replay, rescan, small, windows
+from . import answers, backfill, bucket, catalogs, compare, erase, latency, nightly, replay, rescan, small, windows
 
 
 @dataclasses.dataclass
@@ -55,3 +55,5 @@ ALL = {
 }
 # These measure both kinds together.
 BOTH = {"backfill": backfill.without_flags, "flags": backfill.with_all_flags}
+# Measured only if named: takes hours.
+NAMED = {"catalogs": catalogs.measure_catalogs}

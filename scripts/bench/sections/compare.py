@@ -4,9 +4,8 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
-import sys
 
+import environments
 import measure
 from measure import median
 from results import Row
@@ -17,7 +16,7 @@ PACKAGES = ["dlt[duckdb,parquet]==1.31.0", "duckdb==1.5.6", "pyarrow==26.0.1", "
 
 
 def measure_others(setting, table):
-    python = installed()
+    python = environments.installed("dlt", PACKAGES)
     with setting.service(setting.rows, setting.days()) as service:
         for name, flags in (("flags off", []), ("all flags", FLAGS)):
             costs = measure.alternate(setting.rounds, sides_of(setting, service, python, flags))
@@ -64,15 +63,3 @@ def sides_of(setting, service, python, flags):
         "dlt append parquet": dlt("append", "parquet"),
         "dlt merge duckdb": dlt("merge", "duckdb"),
     }
-
-
-def installed():
-    """The interpreter of a Python environment with the tool, made once."""
-    at = pathlib.Path(os.environ.get("STUDYSYNC_BENCH", pathlib.Path.home() / ".cache" / "studysync-bench")) / "dlt"
-    mark = at / "packages"
-    if not mark.exists() or mark.read_text() != "\n".join(PACKAGES):
-        shutil.rmtree(at, ignore_errors=True)
-        subprocess.run([sys.executable, "-m", "venv", at], check=True)
-        subprocess.run([at / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES], check=True)
-        mark.write_text("\n".join(PACKAGES))
-    return at / "bin" / "python"
