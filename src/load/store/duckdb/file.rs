@@ -1,6 +1,7 @@
 //! Creates, attaches and detaches the DuckDB file, and turns the engine's errors into [`LoadError`]s.
 
 use std::{
+    collections::BTreeMap,
     io,
     path::{Path, PathBuf},
 };
@@ -42,13 +43,24 @@ const DAMAGE: [&str; 6] = [
 pub(super) const NEW_FILE_OPTIONS: &str = "TYPE duckdb, STORAGE_VERSION 'v1.4.0'";
 
 /// A table with fewer rows is not vacuumed.
-const VACUUMED_ROWS_MIN: u64 = 500_000;
+const VACUUMED_ROWS_MIN: i64 = 500_000;
 /// A table is vacuumed if at least `1 / DELETED_DIVISOR` of its rows are deleted.
 const DELETED_DIVISOR: i64 = 3;
+
+/// Rows of a full row group.
+const ROW_GROUP_ROWS: i64 = 122_880;
+/// Each commit adds a row group to each table with new rows, and the least is a block of 256 KiB. A table may have this
+/// many more than its rows fill.
+const SMALL_ROW_GROUPS_MAX: i64 = 16;
+/// Added rows of a transaction as a night has it.
+const SMALL_TRANSACTION_ROWS: usize = 20_000;
 
 /// Options of ATTACH for writing. Without a commit log, a checkpoint makes all changes since the last one durable
 /// together. With a log, the engine would write the rows of small transactions twice.
 const WRITE_OPTIONS: &str = "TYPE duckdb, RECOVERY_MODE 'no_wal_writes'";
+
+/// The number of rows that a transaction adds to each table.
+pub(super) type AddedRows = BTreeMap<&'static str, usize>;
 
 /// Suffix of a file that is being created.
 const NEW_SUFFIX: &str = ".new";
@@ -140,9 +152,15 @@ pub(super) fn checkpoint(engine: &Engine, path: &Path) -> Result<(), LoadError> 
     engine.connection().execute_batch(&sql).map_err(explain("write the warehouse", path))
 }
 
+/// Returns true if the next checkpoint should merge row groups. `added` has the tables to which the open transaction adds
+/// rows, and how many.
+pub(super) fn is_vacuum_due(engine: &Engine, has_removals: bool, added: &AddedRows) -> Result<bool, LoadError> {
+    Ok((has_removals && has_many_deleted_rows(engine)?) || has_small_row_groups(engine, added)?)
+}
+
 /// Returns true if at least a third of the rows of a large table are deleted, and logs each such table. The engine can
 /// drop deleted rows only by merging neighbouring row groups, and a smaller share would save no row group.
-pub(super) fn is_vacuum_due(engine: &Engine) -> Result<bool, LoadError> {
+fn has_many_deleted_rows(engine: &Engine) -> Result<bool, LoadError> {
     const ACTION: &str = "count deleted rows";
     // The estimate counts deleted rows that are still in the file.
     let sizes = format!(
@@ -165,6 +183,29 @@ pub(super) fn is_vacuum_due(engine: &Engine) -> Result<bool, LoadError> {
         }
     }
     Ok(is_due)
+}
+
+/// Returns true if a table to which a small transaction adds rows has many row groups that are not full. Without a
+/// merge, the file would grow by a block for each of them: by 2 MB in a night. Large tables and transactions are left
+/// out, because listing their row groups takes longer, and small ones are few beside them.
+fn has_small_row_groups(engine: &Engine, added: &AddedRows) -> Result<bool, LoadError> {
+    if added.values().sum::<usize>() > SMALL_TRANSACTION_ROWS {
+        return Ok(false);
+    }
+    for table in added.keys() {
+        let sql = format!(
+            "SELECT (SELECT count(DISTINCT row_group_id) FROM pragma_storage_info({})), estimated_size FROM duckdb_tables()
+             WHERE database_name = '{CATALOG}' AND schema_name = 'main' AND table_name = {}",
+            quote_text(&qualified(table)),
+            quote_text(table)
+        );
+        let [groups, rows] = engine.integers("count row groups", &sql)?;
+        if rows < VACUUMED_ROWS_MIN && groups > rows / ROW_GROUP_ROWS + SMALL_ROW_GROUPS_MAX {
+            tracing::debug!(table, rows, groups, "merges row groups of the table");
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Attaches a file to the engine of a reader, read-only. The claim keeps this process from opening the file for

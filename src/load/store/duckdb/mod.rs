@@ -23,13 +23,11 @@ pub(in crate::load) use self::{
     file::{attach_for_reading, explain, has_commit_log},
 };
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use self::{
     catalog::{MissingColumns, with_missing_columns},
+    file::AddedRows,
     names::qualified,
     search_state::{IndexState, is_indexed, mark_old_sql},
     unspillable::UnspillableMemory,
@@ -73,8 +71,8 @@ pub(in crate::load) struct DuckDbStore {
     is_dirty: bool,
     /// True if changes were written since the last commit.
     is_open: bool,
-    /// The tables to which the open transaction has added rows.
-    added_to: BTreeSet<&'static str>,
+    /// The tables to which the open transaction has added rows, and how many.
+    added_to: AddedRows,
 }
 
 /// How the file is opened.
@@ -145,7 +143,7 @@ impl DuckDbStore {
             unspillable: UnspillableMemory::none(memory_limit_bytes),
             is_dirty: false,
             is_open: false,
-            added_to: BTreeSet::new(),
+            added_to: AddedRows::new(),
         };
         // The commit log of a killed writer may need more memory than a run that publishes in time.
         store.with_enough_memory(|_| Ok(()))?;
@@ -363,23 +361,23 @@ impl Store for DuckDbStore {
         for change in changes {
             self.unspillable.add(&self.engine, change)?;
             let name = change.table.name.as_str();
-            if !change.removed.is_empty() && self.added_to.contains(name) {
+            if !change.removed.is_empty() && self.added_to.contains_key(name) {
                 transaction::continue_in_another(&self.engine, &self.path)?;
                 self.added_to.clear();
             }
             sql::change(&self.engine, &qualified(name), change, explain(transaction::ACTION, &self.path))?;
-            if !change.added.is_empty() {
-                self.added_to.insert(name);
+            for rows in &change.added {
+                *self.added_to.entry(name).or_default() += rows.num_rows();
             }
         }
         Ok(())
     }
 
-    /// Commits the changes. If many rows of a table are deleted, also rewrites some of its row groups without them.
+    /// Commits the changes. Also rewrites some row groups of tables with many deleted rows or many small row groups.
     fn commit(&mut self, _label: &str) -> Result<(), LoadError> {
         if self.is_open {
-            let is_vacuum_due = self.unspillable.has_removals() && file::is_vacuum_due(&self.engine)?;
-            self.engine.rewrite_at_checkpoint(if is_vacuum_due { VACUUMED_GROUPS_MAX } else { 0 })?;
+            let is_due = file::is_vacuum_due(&self.engine, self.unspillable.has_removals(), &self.added_to)?;
+            self.engine.rewrite_at_checkpoint(if is_due { VACUUMED_GROUPS_MAX } else { 0 })?;
             transaction::commit(&self.engine, &self.path)?;
             self.is_open = false;
             self.added_to.clear();

@@ -8,7 +8,7 @@ use duckdb::Connection;
 use super::{super::names::qualified, *};
 use crate::{
     load::{
-        Applied, CommitOptions,
+        Applied, CommitOptions, VanishPolicy,
         conformance::{Lab, answer, answers_scan, page},
         store::{Store as _, TableChange},
     },
@@ -295,4 +295,25 @@ fn p2_a_scan_merges_duplicate_stored_rows() {
     assert_eq!(lab.count("SELECT count(*) FROM responses"), 3);
     lab.apply(&answers_scan(1, 0, 1), &found);
     assert_eq!(lab.rows("SELECT response_group_uid FROM responses ORDER BY ALL"), ["a", "b"]);
+}
+
+#[test]
+fn small_row_groups_of_many_commits_are_merged() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("w.duckdb");
+    let mut warehouse = open(&path).unwrap();
+    let options = CommitOptions { vanish: VanishPolicy::Ignore, ..CommitOptions::default() };
+    for night in 0..40 {
+        let pages = [page(&[answer(&format!("g{night}"), 0, "x")])];
+        warehouse.apply_and_commit(&answers_scan(night, 0, 1), &pages.as_slice(), &options).unwrap();
+    }
+    drop(warehouse);
+    let connection = Connection::open(&path).unwrap();
+    let count = |sql: &str| connection.query_row::<i64, _, _>(sql, [], |row| row.get(0)).unwrap();
+    for table in ["responses", "sync_windows"] {
+        let sql = format!("SELECT count(DISTINCT row_group_id) FROM pragma_storage_info('{table}')");
+        assert!((1..=18).contains(&count(&sql)), "{} row groups of {table}", count(&sql));
+        assert_eq!(count(&format!("SELECT count(*) FROM {table}")), 40);
+    }
+    assert!(path.metadata().unwrap().len() < 40 << 20, "{} bytes", path.metadata().unwrap().len());
 }
