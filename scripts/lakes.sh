@@ -38,8 +38,8 @@ mkdir "$work/iceberg"
 start_s3 "$work/iceberg" -tableBucket=lakehouse
 mkdir "$work/postgres" "$work/socket"
 [ "$(id -u)" != 0 ] || chown postgres "$work/postgres" "$work/socket"
+port=$(python3 -c 'import socket; server = socket.create_server(("127.0.0.1", 0)); print(server.getsockname()[1])')
 as_postgres "$(postgres)/initdb -D $work/postgres -U postgres --auth=trust" >/dev/null
-port=$(python3 -c 'import socket; one = socket.create_server(("127.0.0.1", 0)); print(one.getsockname()[1])')
 as_postgres "$(postgres)/pg_ctl -D $work/postgres -w -l $work/socket/log -o '-p $port -c listen_addresses=127.0.0.1 -k $work/socket -c fsync=${FSYNC:-off}' start" >/dev/null
 catalog=$(iceberg_catalog "$work/iceberg")
 
