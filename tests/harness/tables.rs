@@ -5,6 +5,8 @@ use std::{collections::BTreeMap, fmt::Write as _, path::Path, sync::OnceLock};
 use duckdb::{Connection, types::Value};
 use serde::Deserialize;
 
+use super::catalogs::Catalog;
+
 /// One value: times as epoch microseconds, numbers in the shortest form that round-trips, lists as `[1, 2]`. `None` is
 /// NULL.
 pub type Cell = Option<String>;
@@ -121,33 +123,34 @@ impl Tables {
         found
     }
 
-    /// Reads tables of a DuckDB file or Parquet folder through a connection that stays open, because opening one takes
-    /// most of the time of a small read. Tables without rows are not queried.
+    /// Reads tables of a warehouse through a connection that stays open, because opening one takes most of the time of
+    /// a small read. Tables of files without rows are not queried.
     pub fn read_through(
         connection: Connection,
         place: WarehousePlace,
         names: &[&str],
     ) -> (Connection, BTreeMap<String, Vec<Row>>) {
         let tables = Tables { connection };
-        if let WarehousePlace::DuckDb(path) = place {
-            let path = path.to_string_lossy().replace('\'', "''");
-            tables.connection.execute_batch(&format!("ATTACH '{path}' AS w (READ_ONLY)")).unwrap();
-        }
+        let attach = place.attach_sql();
+        attach.iter().for_each(|sql| tables.connection.execute_batch(sql).unwrap());
         // The estimate may exceed the count after deletions, but it is zero only for an empty table.
         let filled = "SELECT table_name FROM duckdb_tables() WHERE database_name = 'w' AND estimated_size > 0";
-        let filled: Vec<Cell> = tables.rows_of(filled).into_iter().flatten().collect();
+        let filled: Vec<Cell> = match place {
+            WarehousePlace::DuckDb(_) => tables.rows_of(filled).into_iter().flatten().collect(),
+            _ => Vec::new(),
+        };
+        let is_filled = |table: &str| match place {
+            WarehousePlace::DuckDb(_) => filled.iter().any(|name| name.as_deref() == Some(table)),
+            WarehousePlace::Parquet(root) => !is_empty_file(root, contract(table)),
+            WarehousePlace::Catalog(_) => true,
+        };
         let rows = names.iter().map(|table| {
-            let from = match place {
-                WarehousePlace::DuckDb(_) if !filled.iter().flatten().any(|name| name == table) => None,
-                WarehousePlace::DuckDb(_) => Some(format!("w.main.\"{table}\"")),
-                WarehousePlace::Parquet(root) if is_empty_file(root, contract(table)) => None,
-                WarehousePlace::Parquet(root) => parquet_files(root, contract(table)),
-            };
+            let from = is_filled(table).then(|| place.relation(table)).flatten();
             let rows = from.map(|from| tables.rows_from(table, &from, "true")).unwrap_or_default();
             ((*table).to_owned(), rows)
         });
         let rows = rows.collect();
-        if let WarehousePlace::DuckDb(_) = place {
+        if attach.is_some() {
             tables.connection.execute_batch("DETACH w").unwrap();
         }
         (tables.connection, rows)
@@ -184,6 +187,48 @@ impl Tables {
 pub enum WarehousePlace<'a> {
     DuckDb(&'a Path),
     Parquet(&'a Path),
+    Catalog(&'a Catalog),
+}
+
+impl WarehousePlace<'_> {
+    /// Returns the statements that attach the warehouse as `w`; `None` for a folder.
+    fn attach_sql(self) -> Option<String> {
+        match self {
+            WarehousePlace::DuckDb(path) => {
+                let path = path.to_string_lossy().replace('\'', "''");
+                Some(format!("ATTACH '{path}' AS w (READ_ONLY)"))
+            }
+            WarehousePlace::Parquet(_) => None,
+            WarehousePlace::Catalog(catalog) => Some(catalog.attach_sql()),
+        }
+    }
+
+    /// Returns the SQL that reads a table of the attached warehouse; `None` if a folder has no files of it.
+    fn relation(self, table: &str) -> Option<String> {
+        match self {
+            WarehousePlace::DuckDb(_) => Some(format!("w.main.\"{table}\"")),
+            WarehousePlace::Parquet(root) => parquet_files(root, contract(table)),
+            WarehousePlace::Catalog(catalog) => Some(format!("w.{}.\"{table}\"", catalog.schema())),
+        }
+    }
+
+    /// Returns whether a run has created the tables.
+    pub fn has_tables(self, connection: &Connection) -> bool {
+        let Some(attach) = self.attach_sql() else { return self.relation("sync_windows").is_some() };
+        if matches!(self, WarehousePlace::DuckDb(path) if !path.is_file()) {
+            return false;
+        }
+        match (self, connection.execute_batch(&attach)) {
+            (_, Ok(())) => {}
+            // A DuckLake that no run has created cannot be attached.
+            (WarehousePlace::Catalog(_), Err(_)) => return false,
+            (_, Err(error)) => panic!("{attach}: {error}"),
+        }
+        let relation = self.relation("sync_windows").unwrap();
+        let has_tables = connection.prepare(&format!("SELECT * FROM {relation}")).is_ok();
+        connection.execute_batch("DETACH w").unwrap();
+        has_tables
+    }
 }
 
 /// Returns the SQL that reads the files of a table; `None` if there are none.

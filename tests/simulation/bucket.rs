@@ -57,8 +57,8 @@ impl ScriptedBucket {
 
     /// Sets what the requests of a run meet. `die` kills the run. The process of the last run has ended: if it has left
     /// its lease, that is of an ended process on this machine, or it is old and of another machine.
-    pub fn expect_run(&self, plan: BucketPlan, die: Die) {
-        let BucketPlan { seed, percent, last, is_new_machine } = plan;
+    pub fn expect_run(&self, plan: BucketPlan, is_new_machine: bool, die: Die) {
+        let BucketPlan { seed, percent, last } = plan;
         self.server.edit(LEASE, |text| {
             let mut lease: serde_json::Value = serde_json::from_str(text).unwrap();
             let writer = &mut lease["writer"];

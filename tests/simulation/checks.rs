@@ -14,8 +14,8 @@ use studysync_sandbox::{LogEntry, Media};
 
 use super::{
     bucket::ScriptedBucket,
+    contents::Contents,
     killer::spools,
-    oracle::Contents,
     script::{RunPlan, Warehouses},
 };
 use crate::harness::{Row, content_columns, expected::CHILDREN};

@@ -10,7 +10,7 @@ use super::{
     dice::Dice,
     script::{Act, BucketPlan, BucketWorld, Kill, LastRequest, RunPlan, Script, Warehouses, Weather},
 };
-use crate::harness::{KEY, NOW_MS};
+use crate::harness::{CatalogKind, KEY, NOW_MS};
 
 /// Maximum runs of most scripts; one script in eight has up to twice as many.
 const RUNS_MAX: u64 = 5;
@@ -21,6 +21,9 @@ const LIGHT_PERCENT: u64 = 80;
 const BUCKET_PERCENT: u64 = 3;
 /// All seeds from here on have a bucket.
 const BUCKET_SEEDS: u64 = 1_000_000_000;
+/// All seeds from here on have a catalog: so many seeds of each kind, one kind after the other.
+const CATALOG_SEEDS: u64 = 2_000_000_000;
+const SEEDS_OF_A_CATALOG: u64 = 100_000_000;
 const LIGHT_DAYS_MAX: u32 = 2;
 const LIGHT_RUNS_MAX: u64 = 3;
 
@@ -29,10 +32,14 @@ pub fn draw(seed: u64) -> Script {
     // Its own sequence of random numbers does not change the other choices. Regression seeds stay as they were.
     let mut light_dice = Dice::new(seed, 3);
     let is_light = light_dice.percent(LIGHT_PERCENT) && !super::REGRESSIONS.iter().any(|(once, _)| *once == seed);
-    let only = is_light.then(|| light_dice.pick(&[Warehouses::DuckDb, Warehouses::Parquet]));
-    let mut bucket_dice = Dice::new(seed, 7);
-    let bucket = bucket(seed, &mut bucket_dice);
-    let only = only.map(|only| if bucket.is_some() { Warehouses::Parquet } else { only });
+    let only = is_light.then(|| light_dice.pick(&[Warehouses::DuckDb, Warehouses::Second]));
+    let mut remote_dice = Dice::new(seed, 7);
+    let (bucket, catalog) = (bucket(seed, &mut remote_dice), catalog(seed));
+    // A DuckDB file would be lost with the machine.
+    let is_remote = bucket.is_some() || catalog.is_some();
+    let only = only.map(|only| if is_remote { Warehouses::Second } else { only });
+    let may_move = is_remote && only == Some(Warehouses::Second);
+    let ends_on_new_machine = remote_dice.percent(50) && may_move;
     let mut dice = Dice::new(seed, 1);
     let is_large = dice.percent(12);
     let days = dice.between(2, if is_large { 40 } else { 6 }) as u32;
@@ -77,12 +84,19 @@ pub fn draw(seed: u64) -> Script {
         let mut dice = Dice::new(seed, 6);
         acts.iter_mut().for_each(|act| kill_while_fetching(act, &mut dice));
     }
-    if bucket.is_some() {
-        acts.iter_mut().for_each(|act| disturb(act, only, &mut bucket_dice));
+    let plans = acts.iter_mut().filter_map(|act| if let Act::Run(plan) = act { Some(plan) } else { None });
+    for plan in plans.filter(|_| is_remote) {
+        match catalog {
+            Some(_) => kill_at_commits(plan, &mut remote_dice),
+            None => disturb(plan, &mut remote_dice),
+        }
+        plan.is_new_machine = remote_dice.percent(35) && may_move;
     }
     Script {
         seed,
         bucket,
+        catalog,
+        ends_on_new_machine,
         has_recordings: recordings.is_some(),
         service,
         only,
@@ -124,23 +138,37 @@ fn recordings(seed: u64) -> Option<Media> {
 /// Some seeds have the Parquet warehouse in a bucket, and all from [`BUCKET_SEEDS`] on.
 fn bucket(seed: u64, dice: &mut Dice) -> Option<BucketWorld> {
     let is_drawn = dice.percent(BUCKET_PERCENT) && !super::REGRESSIONS.iter().any(|(once, _)| *once == seed);
-    let world = BucketWorld { has_archive: dice.percent(50), ends_on_new_machine: dice.percent(50) };
-    (is_drawn || seed >= BUCKET_SEEDS).then_some(world)
+    let world = BucketWorld { has_archive: dice.percent(50) };
+    let is_drawn = is_drawn || seed >= BUCKET_SEEDS;
+    (is_drawn && seed < CATALOG_SEEDS).then_some(world)
+}
+
+fn catalog(seed: u64) -> Option<CatalogKind> {
+    let block = seed.checked_sub(CATALOG_SEEDS)? / SEEDS_OF_A_CATALOG;
+    Some(CatalogKind::ALL[block as usize % CatalogKind::ALL.len()])
+}
+
+/// Returns the first seeds of each kind of catalog, one of each kind after the other.
+pub fn catalog_seeds(count: u64) -> impl Iterator<Item = u64> {
+    let first = |block| CATALOG_SEEDS + block * SEEDS_OF_A_CATALOG;
+    (0..count).flat_map(move |nth| (0..CatalogKind::ALL.len() as u64).map(move |block| first(block) + nth))
 }
 
 /// Draws what a run meets in the bucket.
-fn disturb(act: &mut Act, only: Option<Warehouses>, dice: &mut Dice) {
-    let Act::Run(plan) = act else { return };
+fn disturb(plan: &mut RunPlan, dice: &mut Dice) {
     let last = dice.percent(40).then(|| LastRequest { number: dice.skewed(6) as usize, is_answered: dice.percent(50) });
-    plan.bucket = BucketPlan {
-        seed: dice.bits(),
-        percent: dice.pick(&[0, 0, 3, 10, 40]),
-        last,
-        // A DuckDB file would be lost with the machine.
-        is_new_machine: dice.percent(35) && only == Some(Warehouses::Parquet),
-    };
+    plan.bucket = BucketPlan { seed: dice.bits(), percent: dice.pick(&[0, 0, 3, 10, 40]), last };
     if last.is_some() {
         plan.kill = None;
+    }
+}
+
+/// Kills that wait for a step of the Parquet warehouse happen at a commit.
+fn kill_at_commits(plan: &mut RunPlan, dice: &mut Dice) {
+    let kill = plan.kill.as_mut().filter(|kill| kill.at == Some(DurableStep::ParquetRenamed));
+    if let Some(kill) = kill {
+        kill.at = Some(dice.pick(&[DurableStep::DuckDbCommitted, DurableStep::DuckDbCommittedNow]));
+        kill.step = 1 + dice.below(8);
     }
 }
 
@@ -302,7 +330,7 @@ impl Drawn<'_> {
         };
         let warehouses = match dice.below(20) {
             0 => Warehouses::DuckDb,
-            1 => Warehouses::Parquet,
+            1 => Warehouses::Second,
             _ => Warehouses::Both,
         };
         let warehouses = self.only.unwrap_or(warehouses);
@@ -328,6 +356,7 @@ impl Drawn<'_> {
             accept_vanished: dice.percent(15),
             kill,
             bucket: BucketPlan::default(),
+            is_new_machine: false,
             cancel_at: dice.percent(6).then(|| dice.skewed(6)),
             changes: Vec::new(),
             again: backfill.is_some() && dice.percent(40),

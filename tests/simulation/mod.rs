@@ -3,6 +3,7 @@
 
 mod bucket;
 mod checks;
+mod contents;
 pub mod dice;
 mod draw;
 mod killer;
@@ -26,6 +27,9 @@ use play::Played;
 
 /// Seeds of a normal test run: a minute on two idle cores. CI runs more of them.
 const SEEDS: u64 = 36;
+
+/// Seeds of each kind of catalog if nothing else is said.
+const CATALOG_SEEDS: u64 = 1;
 
 /// A long simulation prints its progress each time it has run this many seeds.
 const TOLD_EVERY: u64 = 100;
@@ -180,6 +184,20 @@ fn p1_p2_p4_p5_p6_every_seed_ends_equal_to_the_service() {
         None => play_seeds(start..start + variable(COUNT).unwrap_or(SEEDS), None),
     };
     println!("{count} seeds from {start} in {:.1} s", begun.elapsed().as_secs_f64());
+    assert_none_failed(&failed, count);
+}
+
+/// Every promise holds for a warehouse in a catalog too. A seed takes seconds, so that a default run plays few.
+#[test]
+#[ignore = "slow: run by `make lakes`"]
+fn p1_p2_p4_p5_p6_every_catalog_ends_equal_to_the_service() {
+    let begun = Instant::now();
+    let count = variable(COUNT).unwrap_or(CATALOG_SEEDS);
+    let (failed, count) = match variable(START) {
+        Some(start) => play_seeds(start..start + count, None),
+        None => play_seeds(draw::catalog_seeds(count), None),
+    };
+    println!("{count} seeds with a catalog in {:.1} s", begun.elapsed().as_secs_f64());
     assert_none_failed(&failed, count);
 }
 

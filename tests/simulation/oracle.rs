@@ -6,7 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use studysync::model::Window;
 use studysync_sandbox::ListName;
 
-use super::service::ScriptedService;
+use super::{
+    contents::{Contents, store_texts},
+    script::Script,
+    service::ScriptedService,
+};
 use crate::harness::{
     Cell, Row, content_columns, contract,
     expected::{BASES, CHILDREN, Entity, Expected, Seen, settled_ms},
@@ -19,11 +23,13 @@ const FOR_EVER_MS: i64 = i64::MAX / 1000;
 /// The range around a session in which its snapshot is looked up. A longer session can have a second snapshot.
 const SESSION_US_MAX: i64 = 7 * 86_400_000_000;
 
+const LISTS: [ListName; 3] = [ListName::Responses, ListName::Themes, ListName::Surveys];
+
 type Versions = BTreeMap<&'static str, BTreeMap<String, Vec<Entity>>>;
 
 /// The oracle of one script.
-#[derive(Default)]
-pub struct Oracle {
+pub struct Oracle<'a> {
+    script: &'a Script,
     versions: Versions,
     loaded: BTreeMap<(&'static str, &'static str), BTreeSet<String>>,
     /// The responses that exist since the beginning and never vanished.
@@ -40,12 +46,6 @@ struct Settler {
     is_deleted: bool,
 }
 
-/// The rows of one warehouse, read at one time.
-pub struct Contents {
-    pub name: &'static str,
-    pub tables: BTreeMap<String, Vec<Row>>,
-}
-
 /// Returns the columns of a base table that a scan without flags does not change. They may be of another version than
 /// the rest of the row.
 fn flagged(base: &str) -> BTreeSet<&'static str> {
@@ -53,15 +53,30 @@ fn flagged(base: &str) -> BTreeSet<&'static str> {
     columns.map(|column| column.name.as_str()).collect()
 }
 
-impl Oracle {
+impl<'s> Oracle<'s> {
+    pub fn new(script: &'s Script) -> Oracle<'s> {
+        let (versions, loaded) = (Versions::default(), BTreeMap::new());
+        Oracle { script, versions, loaded, settlers: None, counted: Vec::new() }
+    }
+
+    /// Returns the rows for these records, as a warehouse of the script stores them.
+    fn rows_of(&self, lists: [impl IntoIterator<Item = String>; 3], seen: Seen) -> Expected {
+        let [responses, themes, surveys] = lists;
+        let mut expected = Expected::of_records(responses, themes, surveys, seen);
+        for entity in expected.bases.values_mut().flat_map(BTreeMap::values_mut).flatten() {
+            store_texts(self.script, &mut entity.row);
+            entity.children.iter_mut().for_each(|(_, row)| store_texts(self.script, row));
+        }
+        expected
+    }
+
     /// Records the service's new versions.
     pub fn learn(&mut self, service: &ScriptedService) {
         self.count_settlers(service);
         for (list, record) in service.new_records() {
             let of = |wanted: ListName| (list == wanted).then(|| record.clone());
             let seen = Seen { until_ms: FOR_EVER_MS, with_flags: true };
-            let [responses, themes, surveys] = [ListName::Responses, ListName::Themes, ListName::Surveys].map(of);
-            let expected = Expected::of_records(responses, themes, surveys, seen);
+            let expected = self.rows_of(LISTS.map(of), seen);
             for (base, entities) in expected.bases {
                 for (key, new) in entities {
                     let held = self.versions.entry(base).or_default().entry(key).or_default();
@@ -191,9 +206,7 @@ impl Oracle {
     /// records of the service, and loaded rows that are gone, marked as vanished.
     pub fn expected(&self, service: &ScriptedService, contents: &Contents) -> Expected {
         let seen = Seen { until_ms: settled_ms(service.control().now_ms()), with_flags: true };
-        let [responses, themes, surveys] =
-            [ListName::Responses, ListName::Themes, ListName::Surveys].map(|list| service.truth(list));
-        let mut expected = Expected::of_records(responses, themes, surveys, seen);
+        let mut expected = self.rows_of(LISTS.map(|list| service.truth(list)), seen);
         for base in BASES {
             let optional = flagged(base);
             for row in &contents.tables[base] {

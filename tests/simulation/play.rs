@@ -3,14 +3,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicI64, Ordering},
     },
 };
 
-use duckdb::Connection;
 use studysync::{
     clock::Clock,
     model::{DAY_MS, Flag, FlagSet, HOUR_MS, MINUTE_MS, Rng, Window},
@@ -23,14 +22,15 @@ use tokio_util::sync::CancellationToken;
 use super::{
     bucket::{BUCKET, ScriptedBucket},
     checks::{self, Ended, Likeness},
+    contents::{Contents, ContentsReader},
     killer::{Watch, spools},
-    oracle::{Contents, Oracle},
+    oracle::Oracle,
     script::{Act, BucketPlan, RunPlan, Script, Warehouses, Weather},
     service::ScriptedService,
     settings::settings_of,
 };
 use crate::harness::{
-    Tables, WarehousePlace, all_contracts, assert_rows_equal, connect, expected::settled_ms, put_empty_warehouse,
+    Catalog, CatalogKind, WarehousePlace, assert_rows_equal, expected::settled_ms, put_empty_warehouse,
 };
 
 /// Longer than the re-scan interval of the oldest rows.
@@ -56,6 +56,7 @@ struct Play<'a> {
     service: ScriptedService,
     folder: TempDir,
     bucket: Option<ScriptedBucket>,
+    catalog: Option<Catalog>,
     /// How far this machine's clock is ahead of the service's.
     ahead_ms: Arc<AtomicI64>,
     rng: Rng,
@@ -64,9 +65,8 @@ struct Play<'a> {
     are_twins: bool,
     /// Whether the histories of runs must be equal too: no run was killed between the two commits.
     are_runs_twins: bool,
-    oracle: Oracle,
-    reader: Option<Connection>,
-    had_duckdb_tables: bool,
+    oracle: Oracle<'a>,
+    reader: ContentsReader,
     /// Whether no run has ended in order since the last kill.
     was_killed: bool,
     /// Whether the last run that opened the Parquet warehouse was killed, maybe while it published. The next run that
@@ -84,6 +84,9 @@ struct Play<'a> {
     played: Played,
 }
 
+/// The folder of a DuckLake in the folder of the machine.
+const VOLUME: &str = "lake";
+
 /// In one of this many scripts with DuckDB only, the first run creates the warehouse. Creating tables and views takes
 /// longer than the runs of a light script.
 const CREATED_BY_RUN: u64 = 8;
@@ -91,8 +94,16 @@ const CREATED_BY_RUN: u64 = 8;
 /// Runs a script to its end; panics if an assertion fails.
 pub async fn play(script: &Script) -> Played {
     let folder = TempDir::with_prefix_in("simulation-", "/dev/shm").or_else(|_| TempDir::new()).unwrap();
+    let root = folder.path().join("place");
+    fs::create_dir_all(root.join(VOLUME)).unwrap();
+    let catalog = script.catalog.map(|kind| match kind {
+        CatalogKind::DuckLakeFile => Catalog::new(kind, &root.join(VOLUME)),
+        // A commit may reach the server after the copy of a kill.
+        _ => Catalog::new(kind, folder.path()),
+    });
     let mut play = Play {
         script,
+        catalog,
         service: ScriptedService::start(script),
         folder,
         bucket: script.bucket.map(|_| ScriptedBucket::start()),
@@ -101,9 +112,8 @@ pub async fn play(script: &Script) -> Played {
         is_calm: true,
         are_twins: true,
         are_runs_twins: true,
-        oracle: Oracle::default(),
-        reader: None,
-        had_duckdb_tables: false,
+        oracle: Oracle::new(script),
+        reader: ContentsReader::default(),
         was_killed: false,
         is_parquet_torn: false,
         was_blind_to_deleted: false,
@@ -112,7 +122,6 @@ pub async fn play(script: &Script) -> Played {
         rescan: "",
         played: Played::default(),
     };
-    fs::create_dir(play.root()).unwrap();
     // A kill after the first durable step leaves such a warehouse too.
     if script.only == Some(Warehouses::DuckDb) && !script.seed.is_multiple_of(CREATED_BY_RUN) {
         put_empty_warehouse(&play.root().join("warehouse.duckdb"));
@@ -160,12 +169,12 @@ impl Play<'_> {
         }
     }
 
-    /// Removes the files of the machine, except recordings, which are on a volume of their own.
+    /// Removes the files of the machine, except recordings and a DuckLake, which are on volumes of their own.
     fn lose_disk(&self) {
         for entry in fs::read_dir(self.root()).unwrap() {
             let path = entry.unwrap().path();
             match path.is_dir() {
-                true if path.ends_with("recordings") => {}
+                true if path.ends_with("recordings") || path.ends_with(VOLUME) => {}
                 true => fs::remove_dir_all(path).unwrap(),
                 false => fs::remove_file(path).unwrap(),
             }
@@ -192,11 +201,9 @@ impl Play<'_> {
             max_requests: None,
             deadline_ms: None,
             kill: None,
+            bucket: BucketPlan::default(),
             // A new machine scans surveys without rows again: their ids may be mistyped.
-            bucket: BucketPlan {
-                is_new_machine: plan.bucket.is_new_machine && plan.surveys.is_empty(),
-                ..BucketPlan::default()
-            },
+            is_new_machine: plan.is_new_machine && plan.surveys.is_empty(),
             cancel_at: None,
             changes: Vec::new(),
             ..plan.clone()
@@ -243,13 +250,15 @@ impl Play<'_> {
         let left_spools = spools(&self.root()).len();
         let settled_ms = settled_ms(self.service.control().now_ms());
         let real = std::time::Instant::now();
-        if plan.bucket.is_new_machine {
+        if plan.is_new_machine {
             self.lose_disk();
+        }
+        if plan.is_new_machine || self.catalog.is_some() {
             // A ledger cannot tell the order of scans that began in the same millisecond.
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
         let (watch, steps, die) = Watch::over(&self.root(), plan.kill, self.bucket.clone());
-        self.bucket.iter().for_each(|bucket| bucket.expect_run(plan.bucket, Arc::clone(&die)));
+        self.bucket.iter().for_each(|bucket| bucket.expect_run(plan.bucket, plan.is_new_machine, Arc::clone(&die)));
         let (control, ahead_ms) = (self.service.control(), self.ahead_ms.clone());
         let system = System {
             clock: Clock::simulated(move || control.now_ms() + ahead_ms.load(Ordering::SeqCst)),
@@ -266,7 +275,8 @@ impl Play<'_> {
             people: PeopleSelection::AfterLists,
         };
         let (folder, surveys) = (self.folder.path(), self.survey_ids());
-        let settings = settings_of(self.script, plan, folder, self.rescan, &surveys, self.bucket.as_ref());
+        let (bucket, catalog) = (self.bucket.as_ref(), self.catalog.as_ref());
+        let settings = settings_of(self.script, plan, folder, self.rescan, &surveys, bucket, catalog);
         // A command does without the state of the last run if it cannot have it.
         let _ = fetch_state(&settings);
         let run = Run::open_in(settings, request, stop, Arc::new(Progress::default()), system).await;
@@ -301,28 +311,19 @@ impl Play<'_> {
         Ended { report, error, was_killed, log, settled_ms, left_spools, spools_max }
     }
 
-    /// Reads the warehouses as readers see them. A warehouse that a kill left without tables is left out.
+    /// Reads the warehouses as readers see them.
     fn warehouses(&mut self) -> Vec<Contents> {
         let root = self.root();
-        let (duckdb, parquet) = (root.join("warehouse.duckdb"), root.join("parquet"));
-        let parquet = self.bucket.as_ref().map_or(parquet, |bucket| {
-            let mirror = root.with_extension("bucket");
-            bucket.mirror(&mirror);
-            mirror
-        });
-        let mut connection = self.reader.take().unwrap_or_else(reader);
-        let names: Vec<&str> = all_contracts().keys().map(String::as_str).collect();
-        let mut contents = Vec::new();
-        let is_there = [self.has_duckdb_tables(&connection), parquet.join("sync_windows/data.parquet").is_file()];
-        let places = [("DuckDB", WarehousePlace::DuckDb(&duckdb)), ("Parquet", WarehousePlace::Parquet(&parquet))];
-        for ((name, place), _) in places.into_iter().zip(is_there).filter(|(_, is_there)| *is_there) {
-            let (back, tables) = Tables::read_through(connection, place, &names);
-            connection = back;
-            contents.push(Contents { name, tables });
+        let (duckdb, mut parquet) = (root.join("warehouse.duckdb"), root.join("parquet"));
+        if let Some(bucket) = &self.bucket {
+            parquet = root.with_extension("bucket");
+            bucket.mirror(&parquet);
         }
-        self.had_duckdb_tables |= is_there[0];
-        self.reader = Some(connection);
-        contents
+        let second = match &self.catalog {
+            Some(catalog) => (catalog.warehouse_kind().name(), WarehousePlace::Catalog(catalog)),
+            None => ("Parquet", WarehousePlace::Parquet(&parquet)),
+        };
+        self.reader.read(self.script, &[("DuckDB", WarehousePlace::DuckDb(&duckdb)), second])
     }
 
     fn likeness(&self) -> Likeness {
@@ -340,11 +341,6 @@ impl Play<'_> {
     fn is_readable(&self) -> bool {
         let changes = self.script.acts.iter().any(|act| matches!(act, Act::Run(plan) if !plan.changes.is_empty()));
         self.script.service.faults.order != Order::Shuffled || !changes
-    }
-
-    fn has_duckdb_tables(&self, reader: &Connection) -> bool {
-        let path = self.root().join("warehouse.duckdb");
-        path.is_file() && (self.had_duckdb_tables || has_tables(reader, &path))
     }
 
     /// The assertions after every run.
@@ -415,11 +411,8 @@ impl Play<'_> {
             deadline_ms: None,
             accept_vanished: true,
             kill: None,
-            bucket: BucketPlan {
-                is_new_machine: self.script.bucket.is_some_and(|bucket| bucket.ends_on_new_machine)
-                    && self.script.only == Some(Warehouses::Parquet),
-                ..BucketPlan::default()
-            },
+            bucket: BucketPlan::default(),
+            is_new_machine: self.script.ends_on_new_machine,
             cancel_at: None,
             changes: Vec::new(),
             again: false,
@@ -458,21 +451,4 @@ impl Play<'_> {
         let changed: BTreeMap<_, _> = ended.changes().into_iter().filter(|(_, rows)| *rows > 0).collect();
         assert!(changed.is_empty(), "a sync of a service at rest changed something: {changed:?}");
     }
-}
-
-/// Opens an engine that reads the warehouses of a seed, without an optimizer: it reads whole tables of a few rows.
-fn reader() -> Connection {
-    let connection = connect();
-    connection.execute_batch("PRAGMA disable_optimizer").unwrap();
-    connection
-}
-
-/// Returns whether a DuckDB file has the tables of a warehouse.
-fn has_tables(reader: &Connection, path: &Path) -> bool {
-    let path = path.to_string_lossy().replace('\'', "''");
-    reader.execute_batch(&format!("ATTACH '{path}' AS w (READ_ONLY)")).unwrap();
-    let count = "SELECT count(*) FROM duckdb_tables() WHERE database_name = 'w' AND table_name = 'responses'";
-    let count: i64 = reader.query_row(count, [], |row| row.get(0)).unwrap();
-    reader.execute_batch("DETACH w").unwrap();
-    count > 0
 }

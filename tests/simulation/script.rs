@@ -5,6 +5,8 @@ use std::fmt;
 use studysync::model::{DurableStep, FlagSet, Window, format_ms};
 use studysync_sandbox::{ChangeRequest, Faults, Settings};
 
+use crate::harness::CatalogKind;
+
 /// Everything that a seed determines.
 #[derive(Clone, Debug)]
 pub struct Script {
@@ -29,6 +31,10 @@ pub struct Script {
     pub has_recordings: bool,
     /// The Parquet warehouse is in a bucket.
     pub bucket: Option<BucketWorld>,
+    /// A catalog has the place of the Parquet warehouse.
+    pub catalog: Option<CatalogKind>,
+    /// Whether a machine without files runs the last backfill and the last sync.
+    pub ends_on_new_machine: bool,
     pub acts: Vec<Act>,
 }
 
@@ -63,7 +69,8 @@ pub struct Weather {
 pub enum Warehouses {
     Both,
     DuckDb,
-    Parquet,
+    /// Parquet, or the catalog.
+    Second,
 }
 
 /// One run of the program.
@@ -83,6 +90,8 @@ pub struct RunPlan {
     /// Kills the run before a durable step, if it reaches the step.
     pub kill: Option<Kill>,
     pub bucket: BucketPlan,
+    /// Whether the run is on a machine without files of earlier runs.
+    pub is_new_machine: bool,
     /// Sends Ctrl-C at the n-th request.
     pub cancel_at: Option<u64>,
     /// Changes the service's data at the n-th request.
@@ -96,8 +105,6 @@ pub struct RunPlan {
 pub struct BucketWorld {
     /// Whether the archive is in the bucket too.
     pub has_archive: bool,
-    /// Whether a machine without files runs the last backfill and the last sync.
-    pub ends_on_new_machine: bool,
 }
 
 /// What a run meets in the bucket. Without a bucket, nothing.
@@ -109,8 +116,6 @@ pub struct BucketPlan {
     pub percent: u64,
     /// The last request before a kill.
     pub last: Option<LastRequest>,
-    /// Whether the run is on a machine without files of earlier runs.
-    pub is_new_machine: bool,
 }
 
 /// The last request of a killed run to the bucket. It takes effect.
@@ -150,7 +155,7 @@ impl fmt::Display for Script {
             match self.only {
                 None => "both warehouses",
                 Some(Warehouses::DuckDb) => "DuckDB alone",
-                Some(_) => "Parquet alone",
+                Some(_) => "the second warehouse alone",
             },
             if self.parquet_by_day { "day" } else { "month" },
             if self.keeps_pages { "kept" } else { "not kept" },
@@ -161,6 +166,12 @@ impl fmt::Display for Script {
         }
         if let Some(bucket) = &self.bucket {
             writeln!(f, "  {bucket:?}")?;
+        }
+        if let Some(catalog) = &self.catalog {
+            writeln!(f, "  {catalog:?} in place of Parquet")?;
+        }
+        if self.ends_on_new_machine {
+            writeln!(f, "  ends on a new machine")?;
         }
         if let Some(rough) = &self.service.rough {
             writeln!(f, "  {rough:?}")?;
@@ -202,10 +213,10 @@ impl fmt::Display for RunPlan {
         self.surveys.iter().try_for_each(|at| write!(f, " --survey #{at}"))?;
         write!(f, " --concurrency {} [{}]", self.in_flight, self.flags)?;
         match self.warehouses {
-            Warehouses::Both if self.last_warehouse_first => f.write_str(" Parquet, then DuckDB")?,
+            Warehouses::Both if self.last_warehouse_first => f.write_str(" second warehouse first")?,
             Warehouses::Both => {}
             Warehouses::DuckDb => f.write_str(" DuckDB alone")?,
-            Warehouses::Parquet => f.write_str(" Parquet alone")?,
+            Warehouses::Second => f.write_str(" second warehouse alone")?,
         }
         if let Some(count) = self.max_requests {
             write!(f, " --max-requests {count}")?;
@@ -221,10 +232,10 @@ impl fmt::Display for RunPlan {
             write!(f, "; killed before {at} {step}")?;
             tear.map_or(Ok(()), |share| write!(f, ", spool torn at {share} ‰"))?;
         }
-        let BucketPlan { percent, last, is_new_machine, .. } = self.bucket;
-        if is_new_machine {
+        if self.is_new_machine {
             f.write_str("; on a new machine")?;
         }
+        let BucketPlan { percent, last, .. } = self.bucket;
         if percent > 0 {
             write!(f, "; faults at {percent} % of the requests to the bucket")?;
         }

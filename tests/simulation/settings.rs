@@ -1,6 +1,10 @@
 //! The settings of a run.
 
-use std::{fs, path::Path, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use studysync::{
     config::{ArchiveChoice, Overrides, Settings, resolve},
@@ -12,7 +16,7 @@ use super::{
     script::{RunPlan, Script, Warehouses},
     service::BASE_URL,
 };
-use crate::harness::KEY;
+use crate::harness::{Catalog, KEY, variable};
 
 /// Returns the settings of a run whose files are in the folder `place` of `folder`. `survey_ids` are the surveys of the
 /// service.
@@ -23,17 +27,18 @@ pub fn settings_of(
     rescan: &str,
     survey_ids: &[i64],
     bucket: Option<&ScriptedBucket>,
+    catalog: Option<&Catalog>,
 ) -> Settings {
     let root = folder.join("place");
     fs::write(folder.join("studysync.toml"), file(script, plan, &root, rescan)).unwrap();
     fs::write(folder.join("key"), KEY).unwrap();
-    let mut warehouses = WarehousePaths::from([
-        (WarehouseKind::DuckDb, root.join("warehouse.duckdb")),
-        (WarehouseKind::Parquet, script.bucket.map_or(root.join("parquet"), |_| WAREHOUSE.into())),
-    ]);
+    let parquet = || (WarehouseKind::Parquet, script.bucket.map_or(root.join("parquet"), |_| WAREHOUSE.into()));
+    let in_catalog = |catalog: &Catalog| (catalog.warehouse_kind(), PathBuf::from(&catalog.address));
+    let second = catalog.map_or_else(parquet, in_catalog);
+    let mut warehouses = WarehousePaths::from([(WarehouseKind::DuckDb, root.join("warehouse.duckdb")), second]);
     warehouses.retain(|kind, _| match plan.warehouses {
         Warehouses::DuckDb => *kind == WarehouseKind::DuckDb,
-        Warehouses::Parquet => *kind == WarehouseKind::Parquet,
+        Warehouses::Second => *kind != WarehouseKind::DuckDb,
         Warehouses::Both => true,
     });
     let mut settings = resolve(Overrides {
@@ -66,11 +71,14 @@ fn file(script: &Script, plan: &RunPlan, root: &Path, rescan: &str) -> String {
     // The sync begins where the history begins, or later. Backfills do the rest.
     let since_ms = script.service.now_ms - i64::from(script.first_sync_days) * DAY_MS;
     let flags: Vec<String> = plan.flags.iter().map(|flag| format!("{:?}", flag.name())).collect();
+    let extensions =
+        script.catalog.map(|_| format!("extension_directory = {:?}\n", variable("STUDYSYNC_TEST_EXTENSIONS")));
+    let extensions = extensions.unwrap_or_default();
     let (page_rows, partition) = (script.page_rows, if script.parquet_by_day { "day" } else { "month" });
     format!(
         "[streams.responses]\nflags = [{}]\npage_rows = {page_rows}\nsince = \"{since_ms}\"\n{rescan}\
          [streams.themes]\nsince = \"{since_ms}\"\n{rescan}[streams.surveys]\npage_rows = {page_rows}\n\
-         [warehouse]\nparquet_partition = \"{partition}\"\nlock_wait_secs = 0\n\
+         [warehouse]\nparquet_partition = \"{partition}\"\nlock_wait_secs = 0\n{extensions}\
          [recordings]\nenabled = {}\npath = {:?}\n",
         flags.join(", "),
         script.has_recordings,
