@@ -97,23 +97,31 @@ pub(in crate::load) fn p2_equal_times_are_decided_whatever_the_order_and_the_fla
     assert_eq!(lab.rows(ROWS), current);
 }
 
+/// The records of a service, by key and day.
+type Records = BTreeMap<(String, i64), Answer>;
+
+/// Changes `count` records at random, each of one of the first `keys` keys and `days` days.
+fn change_service(service: &mut Records, random: &mut StdRng, count: usize, keys: i64, days: i64) {
+    for _ in 0..count {
+        let place = (format!("g{}", random.random_range(0..keys)), random.random_range(0..days));
+        let mut new = answer(&place.0, place.1, &format!("text {}", random.random_range(0..1_000_000)));
+        new.updated_ms = random.random_bool(0.5).then(|| day(random.random_range(0..4)));
+        match random.random_range(0..4) {
+            0 => drop(service.remove(&place)),
+            _ => drop(service.insert(place, new)),
+        }
+    }
+}
+
 /// Records of few keys at many times, which come and go; random scans, of which some are committed together.
 pub(in crate::load) fn p2_p4_random_keys_have_one_row_each(lab: &mut Lab) {
     const DAYS: i64 = 5;
     lab.vanish = VanishPolicy::Accept;
     let mut random = StdRng::seed_from_u64(20_261_127);
-    let mut service: BTreeMap<(String, i64), Answer> = BTreeMap::new();
+    let mut service = Records::new();
     let mut hour = 0;
     for night in 0..8 {
-        for _ in 0..12 {
-            let place = (format!("g{}", random.random_range(0..5)), random.random_range(0..DAYS));
-            let mut new = answer(&place.0, place.1, &format!("text {night} {}", random.random_range(0..100)));
-            new.updated_ms = random.random_bool(0.5).then(|| day(random.random_range(0..4)));
-            match random.random_range(0..4) {
-                0 => drop(service.remove(&place)),
-                _ => drop(service.insert(place, new)),
-            }
-        }
+        change_service(&mut service, &mut random, 12, 5, DAYS);
         // The second round finds the records whose winner vanished in the first.
         for _ in 0..2 {
             let mut windows: Vec<i64> = (0..DAYS).collect();
@@ -170,17 +178,9 @@ pub(in crate::load) fn p2_random_keys_do_not_depend_on_commits(seed: u64, togeth
         FROM sync_windows ORDER BY ALL";
     [&mut *together, &mut *alone].into_iter().for_each(|lab| lab.vanish = VanishPolicy::Accept);
     let mut random = StdRng::seed_from_u64(seed);
-    let mut service: BTreeMap<(String, i64), Answer> = BTreeMap::new();
+    let mut service = Records::new();
     for hour in 0..30 {
-        for _ in 0..3 {
-            let place = (format!("g{}", random.random_range(0..3)), random.random_range(0..DAYS));
-            let mut new = answer(&place.0, place.1, &format!("text {hour} {}", random.random_range(0..100)));
-            new.updated_ms = random.random_bool(0.5).then(|| day(random.random_range(0..4)));
-            match random.random_range(0..4) {
-                0 => drop(service.remove(&place)),
-                _ => drop(service.insert(place, new)),
-            }
-        }
+        change_service(&mut service, &mut random, 3, 3, DAYS);
         let first = random.random_range(0..DAYS);
         let end = (first + random.random_range(1..3)).min(DAYS);
         let mut returned = |record: &&Answer| (day(first)..day(end)).contains(&record.at_ms) || random.random_bool(0.2);
