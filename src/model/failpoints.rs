@@ -50,11 +50,11 @@ pub enum DurableStep {
     DuckDbRewritten,
     /// Rewrite the state file.
     StateRewritten,
-    /// Create the tables of a DuckDB file.
+    /// Create the tables of a DuckDB file or of a catalog, or change them.
     DuckDbCreated,
-    /// Commit a DuckDB transaction whose statements were executed, and make it durable.
+    /// Commit a transaction of a DuckDB file or of a catalog whose statements were executed, and make it durable.
     DuckDbCommitted,
-    /// Continue after the commit of a DuckDB transaction.
+    /// Continue after this commit.
     DuckDbCommittedNow,
     /// Write committed changes to the DuckDB file.
     DuckDbCheckpointed,

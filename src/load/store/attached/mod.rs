@@ -226,7 +226,8 @@ impl AttachedStore {
         self.engine.execute(ACTION, &format!("ATTACH {file} AS built (TYPE duckdb, READ_ONLY)"))?;
         let mut conflicts = Conflicts::default();
         let replaced = loop {
-            match self.in_transaction(Self::copy_built).and_then(|()| self.end("COMMIT")) {
+            let copied = self.in_transaction(Self::copy_built).map(|()| self.transaction = Transaction::Writing);
+            match copied.and_then(|()| self.commit("replace")) {
                 Err(LoadError::Conflict { .. }) if conflicts.wait() => self.rollback(),
                 replaced => break replaced,
             }

@@ -17,7 +17,7 @@ use crate::{
             sql::{FORMAT_VERSION, check_meta},
         },
     },
-    model::{CatalogAddress, LakeCatalog, Snapshots},
+    model::{CatalogAddress, DurableStep, LakeCatalog, Snapshots},
     schema::{self, Column, quote_identifier, quote_text},
 };
 
@@ -93,6 +93,7 @@ impl AttachedStore {
 
     /// Runs statements in one transaction.
     fn change_tables(&self, statements: &[String]) -> Result<(), LoadError> {
+        self.engine.hit(DurableStep::DuckDbCreated, &self.place())?;
         let connection = self.engine.connection();
         let sql = format!("BEGIN TRANSACTION; {}; COMMIT", statements.join(";\n"));
         connection.execute_batch(&sql).map_err(self.explained_creation()).inspect_err(|_| {
