@@ -57,7 +57,7 @@ fn nights(kind: CatalogKind) {
     assert!(!shown.stdout.contains(&variable("AWS_SECRET_ACCESS_KEY")));
     // PostgreSQL keeps no snapshots that somebody must remove.
     let snapshots = shown.json()["maintenance"]["snapshots"].as_i64();
-    assert_eq!(snapshots.is_some_and(|snapshots| snapshots > 2), *flag != "--postgres", "{snapshots:?}");
+    assert_eq!(snapshots.is_some_and(|snapshots| snapshots > 2), kind != CatalogKind::Postgres, "{snapshots:?}");
     for place in both {
         place.run(&["replay"]).expect(0);
     }

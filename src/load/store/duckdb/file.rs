@@ -152,8 +152,8 @@ pub(super) fn checkpoint(engine: &Engine, path: &Path) -> Result<(), LoadError> 
     engine.connection().execute_batch(&sql).map_err(explain("write the warehouse", path))
 }
 
-/// Returns true if the next checkpoint should merge row groups. `added` has the tables to which the open transaction adds
-/// rows, and how many.
+/// Returns true if the next checkpoint should merge row groups. `added` has the tables to which the open transaction
+/// adds rows, and how many.
 pub(super) fn is_vacuum_due(engine: &Engine, has_removals: bool, added: &AddedRows) -> Result<bool, LoadError> {
     Ok((has_removals && has_many_deleted_rows(engine)?) || has_small_row_groups(engine, added)?)
 }
