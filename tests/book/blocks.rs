@@ -17,7 +17,7 @@ fn every_statement_runs() {
     let engine = connect();
     let blocks = blocks("sql");
     assert!(blocks.len() >= 10, "only {} blocks", blocks.len());
-    for Block { place: at, text, .. } in blocks {
+    for Block { place: at, text, .. } in blocks.into_iter().filter(|block| block.is_run) {
         // `query` cannot open files. Blocks that read Parquet files by path are for plain DuckDB.
         if text.contains("read_parquet") {
             let statement = text.replace("warehouse-parquet", place.parquet().to_str().unwrap());
