@@ -74,8 +74,12 @@ pub const ALL: &[Metric] = &[
         &[],
         "The learned rate limit of the service; absent until a run has learned one.",
     ),
-    shared("catalog_snapshots", &[], "Snapshots of a DuckLake or Iceberg table at the end of the last run."),
-    shared("maintenance_due", &[], "1 if the oldest snapshot of the catalog is older than 14 days; else 0."),
+    shared(
+        "catalog_snapshots",
+        &[],
+        "Snapshots of the ledger in a DuckLake or Iceberg at the end of the last run; absent otherwise.",
+    ),
+    shared("maintenance_due", &[], "1 if the oldest of catalog_snapshots is older than 14 days; else 0."),
     shared("pending_deliveries", &[], "Webhook deliveries that no warehouse has yet."),
     shared("run_duration_seconds", &[], "How long the last sync, backfill or users pull took."),
     shared(
