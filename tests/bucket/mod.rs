@@ -257,7 +257,7 @@ fn p9_a_machine_leaves_out_whom_another_one_erased() {
         let (eraser, other) = (&places[turn % 2], &places[(turn + 1) % 2]);
         eraser.run(&["erase", "--yes", "--user-id", person]).expect(0);
         let users = other.path("users.csv").display().to_string();
-        std::fs::write(&users, format!("userId,plan\n{person},free\n")).unwrap();
+        std::fs::write(&users, format!("userId,attributes.plan\n{person},free\n")).unwrap();
         let pushed = other.report(&["users", "push", &users], 3);
         assert_eq!((&pushed["rows"]["set_aside"], &pushed["rows"]["accepted"]), (&1.into(), &0.into()), "{pushed}");
         // The service still sends the records, for ten days.
