@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
 use crate::{
@@ -22,7 +23,7 @@ use super::{
     threads::blocking,
 };
 
-/// Name of the file with the latest `Retry-After`, as [`RetryAfterWait`] by the service's clock.
+/// Name of the file with the latest `Retry-After`, as [`SharedWait`].
 const FILE: &str = "retry_after.json";
 /// How often a worker reads the file.
 const READ_EVERY: Duration = Duration::from_secs(3);
@@ -34,6 +35,11 @@ pub(super) struct WorkersWait {
     source: Source,
     clock: Clock,
 }
+
+/// A `Retry-After` by the clock of the machine that received it, and the milliseconds by which the service's clock was
+/// ahead of that, if an answer has told.
+#[derive(Deserialize, Serialize)]
+struct SharedWait(RetryAfterWait, Option<i64>);
 
 struct SharedFile {
     files: KeptFiles,
@@ -88,20 +94,26 @@ impl WorkersWait {
     fn exchange_now(&self) -> Result<(), LoadError> {
         let SharedFile { files, obeyed } = &mut *self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let content = files.read(FILE)?;
-        let shared = content.as_deref().and_then(|text| serde_json::from_slice::<RetryAfterWait>(text).ok());
+        let shared = content.as_deref().and_then(|text| serde_json::from_slice::<SharedWait>(text).ok());
         let here_ms = self.clock.now_ms();
-        let ahead_ms = self.source.service_now_ms().map_or(0, |service_ms| service_ms - here_ms);
+        let ahead_ms = self.source.service_now_ms().map(|service_ms| service_ms - here_ms);
+        let shared = shared.map(|SharedWait(wait, their_ahead_ms)| {
+            let between_ms = their_ahead_ms.zip(ahead_ms).map_or(0, |(theirs, ours)| theirs.saturating_sub(ours));
+            RetryAfterWait {
+                until_ms: wait.until_ms.saturating_add(between_ms),
+                received_ms: wait.received_ms + between_ms,
+            }
+        });
         if let Some(wait) = shared.filter(|_| *obeyed != content) {
-            // If the clocks differ and no answer has told by how much, the wait is not longer than it was.
+            // If a clock is wrong, the wait is not longer than it was.
             let longest_ms = wait.until_ms.saturating_sub(wait.received_ms);
-            self.source.block_until_ms((wait.until_ms - ahead_ms).min(here_ms.saturating_add(longest_ms)));
+            self.source.block_until_ms(wait.until_ms.min(here_ms.saturating_add(longest_ms)));
         }
         *obeyed = content;
         let own_ms = self.source.retry_after_until_ms().filter(|own_ms| own_ms - here_ms >= STORED_AT_ONCE_MS);
-        let own = own_ms.map(|own_ms| RetryAfterWait::new(here_ms + ahead_ms, own_ms + ahead_ms));
-        match own {
+        match own_ms.map(|own_ms| RetryAfterWait::new(here_ms, own_ms)) {
             Some(own) if shared.is_none_or(|shared| own.until_ms - shared.until_ms >= SAME_WAIT_MS) => {
-                files.write(FILE, &serde_json::to_vec(&own).unwrap_or_default())
+                files.write(FILE, &serde_json::to_vec(&SharedWait(own, ahead_ms)).unwrap_or_default())
             }
             _ => Ok(()),
         }
