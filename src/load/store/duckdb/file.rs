@@ -161,16 +161,9 @@ pub(super) fn is_vacuum_due(engine: &Engine, has_removals: bool, added: &AddedRo
 /// Returns true if at least a third of the rows of a large table are deleted, and logs each such table. The engine can
 /// drop deleted rows only by merging neighbouring row groups, and a smaller share would save no row group.
 fn has_many_deleted_rows(engine: &Engine) -> Result<bool, LoadError> {
-    const ACTION: &str = "count deleted rows";
-    // The estimate counts deleted rows that are still in the file.
-    let sizes = format!(
-        "SELECT table_name, estimated_size FROM duckdb_tables()
-         WHERE database_name = '{CATALOG}' AND schema_name = 'main' AND estimated_size >= {VACUUMED_ROWS_MIN}"
-    );
-    let sizes: Vec<(String, i64)> = engine.query(ACTION, &sizes, |row| Ok((row.get(0)?, row.get(1)?)))?;
     let mut is_due = false;
-    for (table, stored) in sizes {
-        let [rows] = engine.integers(ACTION, &format!("SELECT count(*) FROM {}", qualified(&table)))?;
+    for (table, stored) in estimated_sizes(engine)?.into_iter().filter(|(_, stored)| *stored >= VACUUMED_ROWS_MIN) {
+        let [rows] = engine.integers("count deleted rows", &format!("SELECT count(*) FROM {}", qualified(&table)))?;
         let deleted = stored - rows;
         if deleted * DELETED_DIVISOR >= stored {
             tracing::info!(
@@ -192,20 +185,26 @@ fn has_small_row_groups(engine: &Engine, added: &AddedRows) -> Result<bool, Load
     if added.values().sum::<usize>() > SMALL_TRANSACTION_ROWS {
         return Ok(false);
     }
-    for table in added.keys() {
-        let sql = format!(
-            "SELECT (SELECT count(DISTINCT row_group_id) FROM pragma_storage_info({})), estimated_size FROM duckdb_tables()
-             WHERE database_name = '{CATALOG}' AND schema_name = 'main' AND table_name = {}",
-            quote_text(&qualified(table)),
-            quote_text(table)
-        );
-        let [groups, rows] = engine.integers("count row groups", &sql)?;
-        if rows < VACUUMED_ROWS_MIN && groups > rows / ROW_GROUP_ROWS + SMALL_ROW_GROUPS_MAX {
+    let sizes = estimated_sizes(engine)?.into_iter();
+    let is_small = |(table, rows): &(String, i64)| *rows < VACUUMED_ROWS_MIN && added.contains_key(table.as_str());
+    for (table, rows) in sizes.filter(is_small) {
+        let name = quote_text(&qualified(&table));
+        let sql = format!("SELECT count(DISTINCT row_group_id) FROM pragma_storage_info({name})");
+        let [groups] = engine.integers("count row groups", &sql)?;
+        if groups > rows / ROW_GROUP_ROWS + SMALL_ROW_GROUPS_MAX {
             tracing::debug!(table, rows, groups, "merges row groups of the table");
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// Returns the number of rows of each table of the file. Deleted rows that are still in the file count.
+fn estimated_sizes(engine: &Engine) -> Result<Vec<(String, i64)>, LoadError> {
+    let sql = format!(
+        "SELECT table_name, estimated_size FROM duckdb_tables() WHERE database_name = '{CATALOG}' AND schema_name = 'main'"
+    );
+    engine.query("list the tables", &sql, |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 /// Attaches a file to the engine of a reader, read-only. The claim keeps this process from opening the file for
