@@ -114,8 +114,9 @@ fn four_workers_share_a_postgres_schema() {
 #[test]
 #[ignore = "slow: run by `make lakes`"]
 fn p5_a_wait_that_one_worker_is_told_binds_the_other() {
+    let folder = tempfile::tempdir().unwrap();
     for kind in CatalogKind::ALL.into_iter().skip(1) {
-        let catalog = Catalog::new(kind, Path::new(""));
+        let catalog = Catalog::new(kind, folder.path());
         obey_a_wait_of_one(|service| place(service, &catalog));
     }
 }

@@ -83,6 +83,14 @@ static ICEBERG: Dialect = Dialect {
     after_rollback: &[],
 };
 
+/// Texts in messages of the engine that mean that another worker has created a schema or table.
+const CREATED_BY_OTHERS: [&str; 3] =
+    ["already exists", "AlreadyExists", "duplicate key value violates unique constraint"];
+/// Returns true if a message of the engine means that another worker has created a schema or table meanwhile.
+pub(super) fn is_created_by_others(message: &str) -> bool {
+    CREATED_BY_OTHERS.iter().any(|sign| message.contains(sign))
+}
+
 impl Dialect {
     pub fn of(address: &CatalogAddress) -> &'static Dialect {
         match address {

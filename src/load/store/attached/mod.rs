@@ -27,7 +27,7 @@ use crate::{
     model::{CatalogAddress, CatalogPlace, DurableStep, Failpoints, LakeCatalog, Snapshots},
     schema::{self, Table, quote_identifier, quote_text},
 };
-use dialect::{Dialect, attach_sql};
+use dialect::{Dialect, attach_sql, is_created_by_others};
 pub(in crate::load) use reading::{AttachedTables, check_extensions, exists};
 
 /// Name under which the catalog is attached to the engine.
@@ -100,9 +100,12 @@ impl AttachedStore {
         let mut conflicts = Conflicts::default();
         loop {
             let AttachedOptions { catalog, is_read_only, patience, .. } = &self.options;
-            let attached = patience.until_free(|| attach(self.engine.connection(), catalog, CATALOG, *is_read_only))?;
-            self.claim = Some(attached);
-            let Err(error) = self.make_ready() else { return Ok(()) };
+            let attached = patience.until_free(|| attach(self.engine.connection(), catalog, CATALOG, *is_read_only));
+            let ready = attached.and_then(|attached| {
+                self.claim = Some(attached);
+                self.make_ready()
+            });
+            let Err(error) = ready else { return Ok(()) };
             self.rollback();
             self.detach().ok();
             // Another worker creates the tables at the same time.
@@ -209,6 +212,9 @@ fn attach(
     for statement in settings.chain(attach_sql(catalog, name, is_read_only)) {
         connection.execute_batch(&statement).map_err(|error| match explain(OPEN, Path::new(&place))(error) {
             // The engine may quote the statement.
+            LoadError::Engine { source, .. } if is_created_by_others(&source.to_string()) => {
+                LoadError::Conflict { path: place.clone().into() }
+            }
             LoadError::Engine { source, .. } => {
                 let shown = catalog.keys.hidden_in(&source.to_string());
                 LoadError::Engine { action: OPEN.into(), source: shown.into() }

@@ -7,7 +7,7 @@ use std::{
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{ACTION, AttachedStore, CATALOG, META_TABLE};
+use super::{ACTION, AttachedStore, CATALOG, META_TABLE, dialect::is_created_by_others};
 use crate::{
     files,
     load::{
@@ -21,9 +21,6 @@ use crate::{
     schema::{self, Column, quote_identifier, quote_text},
 };
 
-/// Texts in messages of the engine that mean that another worker has created a schema or table.
-const CREATED_BY_OTHERS: [&str; 3] =
-    ["already exists", "AlreadyExists", "duplicate key value violates unique constraint"];
 /// Name under which the engine attaches the catalog of a DuckLake.
 const LAKE_CATALOG: &str = "__ducklake_metadata_warehouse";
 /// Key of the row that each transaction changes, if the dialect needs a turn.
@@ -103,7 +100,7 @@ impl AttachedStore {
 
     /// Returns a closure for `map_err`: the error is `Conflict` if another worker has created the tables meanwhile.
     fn explained_creation(&self) -> impl Fn(duckdb::Error) -> LoadError + Copy + use<'_> {
-        move |error| match CREATED_BY_OTHERS.iter().any(|sign| error.to_string().contains(sign)) {
+        move |error| match is_created_by_others(&error.to_string()) {
             true => LoadError::Conflict { path: self.place() },
             false => self.explained("create the tables")(error),
         }
