@@ -25,6 +25,8 @@ use super::{
 
 /// Name of the file with the latest `Retry-After`, as [`SharedWait`].
 const FILE: &str = "retry_after.json";
+/// The service's clock counts seconds: by so much may two machines differ in how far it is ahead.
+const CLOCK_STEP_MS: i64 = 1000;
 /// How often a worker reads the file.
 const READ_EVERY: Duration = Duration::from_secs(3);
 
@@ -98,7 +100,8 @@ impl WorkersWait {
         let here_ms = self.clock.now_ms();
         let ahead_ms = self.source.service_now_ms().map(|service_ms| service_ms - here_ms);
         let shared = shared.map(|SharedWait(wait, their_ahead_ms)| {
-            let between_ms = their_ahead_ms.zip(ahead_ms).map_or(0, |(theirs, ours)| theirs.saturating_sub(ours));
+            let between_ms =
+                their_ahead_ms.zip(ahead_ms).map_or(0, |(theirs, ours)| theirs.saturating_sub(ours) + CLOCK_STEP_MS);
             RetryAfterWait {
                 until_ms: wait.until_ms.saturating_add(between_ms),
                 received_ms: wait.received_ms + between_ms,
@@ -113,7 +116,10 @@ impl WorkersWait {
         let own_ms = self.source.retry_after_until_ms().filter(|own_ms| own_ms - here_ms >= STORED_AT_ONCE_MS);
         match own_ms.map(|own_ms| RetryAfterWait::new(here_ms, own_ms)) {
             Some(own) if shared.is_none_or(|shared| own.until_ms - shared.until_ms >= SAME_WAIT_MS) => {
-                files.write(FILE, &serde_json::to_vec(&SharedWait(own, ahead_ms)).unwrap_or_default())
+                let content = serde_json::to_vec(&SharedWait(own, ahead_ms)).unwrap_or_default();
+                files.write(FILE, &content)?;
+                *obeyed = Some(content);
+                Ok(())
             }
             _ => Ok(()),
         }
