@@ -9,19 +9,12 @@ cd "$(dirname "$0")/.."
 readers=(duckdb==1.5.5 duckdb-extension-httpfs==1.5.5 pandas==3.1.1 pyarrow==26.0.1 polars==2.1.0 pyspark==4.3.0)
 
 . scripts/s3-server.sh
+. scripts/built-tests.sh
 if ! s3_installed; then
     echo "SKIPPED: the S3 server cannot be installed, so no bucket is tested"
     exit 0
 fi
-# The command of `make test`, so that nothing is built twice. Prints the tests of the library and of the program, and the program.
-mapfile -t built < <(scripts/cargo.sh test --workspace --no-run --message-format=json | python3 -c 'import json, sys
-found = {}
-for line in sys.stdin:
-    made = json.loads(line)
-    target = made.get("target", {})
-    if made.get("executable") and target["name"] in ("studysync", "tests"):
-        found[target["kind"][0], made["profile"]["test"]] = made["executable"]
-print(found["lib", True], found["test", True], found["bin", False], sep="\n")')
+build_tests
 
 work=$(mktemp -d)
 trap 'kill -9 "${s3_server:-}" "${service:-}" 2>/dev/null || true; rm -rf "$work"' EXIT

@@ -15,6 +15,7 @@ skip() {
 }
 
 . scripts/s3-server.sh
+. scripts/built-tests.sh
 . scripts/extensions.sh
 s3_installed || skip "the Iceberg catalog cannot be installed"
 extensions_installed || skip "DuckDB $extensions_version and its extensions cannot be installed"
@@ -52,15 +53,7 @@ if [ "${1:-}" = run ]; then
     exit
 fi
 
-# The command of `make test`, so that nothing is built twice. Sets `built` to the tests of the library and of the program, and the program.
-mapfile -t built < <(PROFILE=${PROFILE:-quick} scripts/cargo.sh test --workspace --no-run --message-format=json | python3 -c 'import json, sys
-found = {}
-for line in sys.stdin:
-    made = json.loads(line)
-    target = made.get("target", {})
-    if made.get("executable") and target["name"] in ("studysync", "tests"):
-        found[target["kind"][0], made["profile"]["test"]] = made["executable"]
-print(found["lib", True], found["test", True], found["bin", False], sep="\n")')
+PROFILE=${PROFILE:-quick} build_tests
 filters=("$@")
 [ $# != 0 ] || filters=(store::attached lakes:: simulation::p1_p2_p4_p5_p6_every_catalog)
 for binary in "${built[@]:0:2}"; do
