@@ -39,8 +39,6 @@ pub(super) const WAITING_KEYS_MAX: u64 = 500_000;
 /// A new warehouse publishes each time it has this many times the parts of its last publish, so that readers see rows
 /// soon after the start of a backfill, for at most a third more merged rows.
 const EARLY_PUBLISH_GROWTH: u64 = 4;
-/// Threads that write files of a bucket, for each thread that a folder would have: a thread waits for its request.
-const THREADS_OF_BUCKET: u32 = 2;
 
 /// How the folder is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -327,8 +325,7 @@ impl ParquetStore {
     /// Creates a publisher with the state of this store.
     fn publisher(&mut self) -> Publisher<'_> {
         let Self { root, disk, tree, identity, options, limits, .. } = self;
-        let threads = if disk.remote.is_some() { THREADS_OF_BUCKET * options.threads } else { options.threads };
-        Publisher { root, disk, tree, identity, threads, limits: *limits }
+        Publisher { root, disk, tree, identity, threads: options.threads, limits: *limits }
     }
 
     /// Returns true if the parts of a new warehouse are [`EARLY_PUBLISH_GROWTH`] times those of its last publish.
