@@ -6,6 +6,7 @@
 //! old or the new file. During a publish some partitions are newer than others.
 
 use std::{
+    cmp::Reverse,
     collections::BTreeSet,
     sync::{Mutex, PoisonError},
 };
@@ -27,6 +28,10 @@ use crate::{
 
 /// The table whose file is written last.
 const LEDGER_TABLE: &str = "sync_windows";
+/// Most rows of a small merge: its thread mostly waits for the disk or the bucket, and needs little memory.
+const SMALL_ROWS_MAX: u64 = 50_000;
+/// Least number of threads for small merges.
+const SMALL_THREADS: u32 = 8;
 
 /// Merges waiting parts into the files of partitions.
 pub(super) struct Publisher<'a> {
@@ -51,11 +56,9 @@ impl Publisher<'_> {
                 merges.extend(self.merge(table, partition, parts)?);
             }
         }
-        // The largest merge begins first, so that the threads end at about the same time.
-        merges.sort_by_key(|merge| std::cmp::Reverse(merge.rows_max()));
-        self.run(&merges)?;
+        self.run(merges)?;
         let ledger = self.merge(contract(LEDGER_TABLE)?, None, parts)?;
-        self.run(ledger.as_slice())
+        self.run(ledger.into_iter().collect())
     }
 
     /// Returns an error if the file of the ledger was lost: it is missing although other tables have files.
@@ -77,8 +80,8 @@ impl Publisher<'_> {
         };
         let missing = tables().iter().filter(is_missing).map(empty);
         let (ledger, others): (Vec<_>, Vec<_>) = missing.partition(|merge| merge.table.name == LEDGER_TABLE);
-        self.run(&ledger)?;
-        self.run(&others)
+        self.run(ledger)?;
+        self.run(others)
     }
 
     /// Returns the number of the last part that is merged into all files, from the footer of the ledger; 0 if there is
@@ -111,8 +114,16 @@ impl Publisher<'_> {
 
     /// Runs merges in parallel, and records the new and removed files in the tree. After an error some merges may be
     /// done.
-    fn run(&mut self, merges: &[PartitionMerge<'_>]) -> Result<(), LoadError> {
-        let workers = worker_count(self.threads, merges);
+    fn run(&mut self, mut merges: Vec<PartitionMerge<'_>>) -> Result<(), LoadError> {
+        // The largest merge begins first, so that the threads end at about the same time.
+        merges.sort_by_key(|merge| Reverse(merge.rows_max()));
+        let (large, small) = merges.split_at(merges.partition_point(|merge| merge.rows_max() > SMALL_ROWS_MAX));
+        self.run_on(large, self.threads)?;
+        self.run_on(small, self.threads.max(SMALL_THREADS))
+    }
+
+    fn run_on(&mut self, merges: &[PartitionMerge<'_>], threads: u32) -> Result<(), LoadError> {
+        let workers = worker_count(threads, merges);
         let limits = self.limits.shared_by(workers);
         let Self { root, disk, tree, identity, .. } = self;
         let merger = Merger { root, disk, identity, limits };
