@@ -90,11 +90,14 @@ impl Fault for BucketError {
 
 /// Returns the deepest cause in one line: status, and the code and the message of the provider's XML if there is one.
 fn cause_of(error: &object_store::Error) -> String {
-    let mut deepest: &dyn Error = error;
+    let mut deepest: &(dyn Error + 'static) = error;
     while let Some(source) = deepest.source() {
         deepest = source;
     }
     let text = deepest.to_string();
+    if deepest.is::<object_store::path::Error>() {
+        return format!("{text}; move this object elsewhere, or choose another folder for the warehouse");
+    }
     let element = |name: &str| {
         let (_, rest) = text.split_once(&format!("<{name}>"))?;
         rest.split_once('<').map(|(value, _)| value)

@@ -112,3 +112,12 @@ fn a_large_file_is_written_in_parts() {
     assert!(left().is_empty());
     assert_eq!(bucket.read("large").unwrap().unwrap().version, second);
 }
+
+#[test]
+fn a_key_with_an_empty_part_is_named_with_its_remedy() {
+    let invalid = Path::parse("w/a//b").unwrap_err();
+    let error = BucketError::of("list", "s3://test/w".to_owned())(invalid.into());
+    let text = error.to_string();
+    assert!(text.starts_with("cannot list s3://test/w: ") && text.contains("w/a//b"), "{text}");
+    assert!(text.ends_with("; move this object elsewhere, or choose another folder for the warehouse"), "{text}");
+}

@@ -324,10 +324,11 @@ impl Warehouse {
         self.store.store().release_lock()
     }
 
-    /// Returns the snapshots that the catalog keeps until maintenance removes them; `None` for another warehouse.
-    pub fn snapshots(&mut self) -> Result<Option<Snapshots>, LoadError> {
+    /// Runs the maintenance of a DuckLake if it is due. Returns the snapshots that the catalog keeps; `None` for another
+    /// warehouse.
+    pub fn maintain(&mut self, now_ms: i64) -> Result<Option<Snapshots>, LoadError> {
         self.commit_pending()?;
-        self.store.store().snapshots()
+        self.store.store().maintain(now_ms)
     }
 
     /// Updates the search index and the copy for readers. Called after the run's row is in `sync_runs`, so that the

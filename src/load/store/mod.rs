@@ -112,8 +112,9 @@ pub(in crate::load) trait Store: Send {
         Ok(())
     }
 
-    /// Returns the snapshots that the catalog keeps until maintenance removes them; `None` if there are none to remove.
-    fn snapshots(&mut self) -> Result<Option<Snapshots>, LoadError> {
+    /// Joins the small files of a DuckLake and expires its old snapshots, if this is due. Returns the snapshots that the
+    /// catalog keeps until maintenance removes them; `None` if there are none to remove. Called at the end of a run.
+    fn maintain(&mut self, _now_ms: i64) -> Result<Option<Snapshots>, LoadError> {
         Ok(None)
     }
 

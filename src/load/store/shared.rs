@@ -87,8 +87,8 @@ impl Store for SharedStore {
         released
     }
 
-    fn snapshots(&mut self) -> Result<Option<Snapshots>, LoadError> {
-        self.opened()?.snapshots()
+    fn maintain(&mut self, now_ms: i64) -> Result<Option<Snapshots>, LoadError> {
+        self.opened()?.maintain(now_ms)
     }
 
     fn export_reader_copy(&mut self) -> Result<(), LoadError> {

@@ -81,7 +81,7 @@ impl Run {
         let outcome = worked.and(noted);
         self.context.progress.enter("publishing");
         let mut recorded = self.record_run(outcome.as_ref().err()).await;
-        self.note_snapshots().await;
+        self.maintain().await;
         let published = self.publish_all().await;
         if published.is_err() && outcome.is_ok() {
             recorded = self.record_run(published.as_ref().err()).await;
@@ -218,15 +218,16 @@ impl Run {
         self.remember_untrusted()
     }
 
-    /// Stores what the status says about the maintenance of a catalog. An error is only logged.
-    async fn note_snapshots(&self) {
+    /// Runs the maintenance of a catalog that is due, and stores what the status says about it. An error is only logged.
+    async fn maintain(&self) {
+        let now_ms = self.session.now_ms();
         for destination in &self.destinations {
-            let noted = destination.work(|destination| destination.snapshots()).await.and_then(|found| {
-                let Some(found) = found else { return Ok(()) };
-                Ok(self.context.state().remember_behaviour(SNAPSHOTS, &found, self.session.now_ms())?)
+            let noted = destination.work(move |destination| destination.maintain(now_ms)).await.and_then(|kept| {
+                let Some(kept) = kept else { return Ok(()) };
+                Ok(self.context.state().remember_behaviour(SNAPSHOTS, &kept, now_ms)?)
             });
             if let Err(error) = noted {
-                tracing::warn!(why = chain(&error), "the snapshots of the catalog are not counted");
+                tracing::warn!(why = chain(&error), "the maintenance of the catalog waits for the next run");
             }
         }
     }

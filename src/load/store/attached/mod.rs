@@ -337,9 +337,10 @@ impl Store for AttachedStore {
         self.detach()
     }
 
-    fn snapshots(&mut self) -> Result<Option<Snapshots>, LoadError> {
-        self.commit("snapshots")?;
+    fn maintain(&mut self, now_ms: i64) -> Result<Option<Snapshots>, LoadError> {
+        self.commit("maintain")?;
         self.attach()?;
+        self.maintain_lake(now_ms)?;
         self.kept_snapshots()
     }
 

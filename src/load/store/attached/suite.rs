@@ -1,6 +1,15 @@
 //! Runs the conformance suite on catalogs. `scripts/lakes.sh` starts the servers and names the extensions.
 
-use std::{collections::BTreeMap, fs, path::Path, thread};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::Path,
+    sync::{
+        Mutex,
+        atomic::{AtomicI64, Ordering},
+    },
+    thread,
+};
 
 use arrow::util::pretty::pretty_format_batches;
 use tempfile::TempDir;
@@ -13,7 +22,7 @@ use crate::{
         CommitOptions, EngineOptions, Reader, Warehouse,
         conformance::{Answer, Kind, answer, answers_scan, day, identity, page, pages::WantedRows},
     },
-    model::{CatalogAddress, CatalogKeys, Identifier, IdentifierKind, Location, WarehouseKind},
+    model::{CatalogAddress, CatalogKeys, DAY_MS, Identifier, IdentifierKind, Location, WarehouseKind},
     schema::{self, quote_text},
 };
 
@@ -38,7 +47,7 @@ fn open(kind: &InCatalog, identity: &Identity, is_read_only: bool) -> Result<Att
 }
 
 impl InCatalog {
-    fn boxed(address: CatalogAddress, keys: CatalogKeys) -> Box<dyn Kind> {
+    fn new(address: CatalogAddress, keys: CatalogKeys) -> Self {
         let extension_directory = Some(variable("STUDYSYNC_TEST_EXTENSIONS").into());
         let kind = match &address {
             CatalogAddress::DuckLake { .. } => WarehouseKind::DuckLake,
@@ -46,7 +55,7 @@ impl InCatalog {
             CatalogAddress::Iceberg { .. } => WarehouseKind::Iceberg,
         };
         let catalog = CatalogPlace { address, keys, extension_directory };
-        Box::new(Self { kind, catalog, mirror: TempDir::new().unwrap() })
+        Self { kind, catalog, mirror: TempDir::new().unwrap() }
     }
 
     /// Writes the rows of each table to a file, unless the file has them.
@@ -108,20 +117,27 @@ impl Kind for InCatalog {
 
 fn postgres() -> Box<dyn Kind> {
     let address = format!("{}?schema=s{}", variable("STUDYSYNC_TEST_POSTGRES"), Uuid::new_v4().simple());
-    InCatalog::boxed(CatalogAddress::postgres(&address).unwrap(), CatalogKeys::default())
+    Box::new(InCatalog::new(CatalogAddress::postgres(&address).unwrap(), CatalogKeys::default()))
 }
 
 fn ducklake() -> Box<dyn Kind> {
-    let folder = TempDir::new().unwrap().keep();
+    Box::new(ducklake_in(&TempDir::new().unwrap().keep()))
+}
+
+fn ducklake_in(folder: &Path) -> InCatalog {
     let address = CatalogAddress::ducklake(&folder.join("w.ducklake").to_string_lossy()).unwrap();
-    InCatalog::boxed(address, CatalogKeys::default())
+    InCatalog::new(address, CatalogKeys::default())
 }
 
 fn ducklake_in_postgres() -> Box<dyn Kind> {
-    let (folder, server) = (TempDir::new().unwrap().keep(), variable("STUDYSYNC_TEST_POSTGRES"));
-    let (data, schema) = (folder.to_string_lossy(), Uuid::new_v4().simple());
-    let address = CatalogAddress::ducklake(&format!("{server}?schema=l{schema}&data={data}/")).unwrap();
-    InCatalog::boxed(address, CatalogKeys::default())
+    Box::new(ducklake_of_postgres(&TempDir::new().unwrap().keep()))
+}
+
+/// Returns a DuckLake with its catalog in PostgreSQL and its files in a folder.
+fn ducklake_of_postgres(folder: &Path) -> InCatalog {
+    let (server, schema) = (variable("STUDYSYNC_TEST_POSTGRES"), Uuid::new_v4().simple());
+    let address = format!("{server}?schema=l{schema}&data={}/", folder.to_string_lossy());
+    InCatalog::new(CatalogAddress::ducklake(&address).unwrap(), CatalogKeys::default())
 }
 
 fn iceberg() -> Box<dyn Kind> {
@@ -140,7 +156,7 @@ fn iceberg() -> Box<dyn Kind> {
     };
     let namespace = Uuid::new_v4().simple();
     let address = CatalogAddress::iceberg(&format!("{server}?warehouse=lakehouse&namespace=n{namespace}")).unwrap();
-    InCatalog::boxed(address, keys)
+    Box::new(InCatalog::new(address, keys))
 }
 
 mod postgres_catalog {
@@ -167,8 +183,7 @@ fn files_with(folder: &Path, text: &str) -> Vec<PathBuf> {
 fn p7_no_byte_of_an_erased_person_is_left_in_a_ducklake() {
     const PERSON: &str = "session-of-the-erased-person";
     let folder = TempDir::new().unwrap();
-    let path = folder.path().join("w.ducklake");
-    let kind = InCatalog::boxed(CatalogAddress::ducklake(&path.to_string_lossy()).unwrap(), CatalogKeys::default());
+    let kind = ducklake_in(folder.path());
     let mut warehouse = kind.open(&identity("test")).unwrap();
     let records = [answer(PERSON, 0, PERSON), answer("another", 0, "another")];
     let scan = answers_scan(0, 0, 1);
@@ -201,15 +216,64 @@ fn p7_an_erasure_removes_one_person_from_a_catalog() {
     }
 }
 
+#[test]
+#[ignore = "slow: run by `make lakes`"]
+fn old_snapshots_of_a_ducklake_are_expired_and_files_joined() {
+    const NIGHTS: i64 = 12;
+    for open in [ducklake_in, ducklake_of_postgres] {
+        let folder = TempDir::new().unwrap();
+        let kind = open(folder.path());
+        let files = || files_with(folder.path(), "PAR1").len();
+        let mut warehouse = kind.open(&identity("test")).unwrap();
+        for night in 0..NIGHTS {
+            // Each night has a new record, and changes that of the night before.
+            let records = [answer(&format!("g{night}"), 0, "new"), answer(&format!("g{}", night - 1), 0, "changed")];
+            let scan = answers_scan(night, 0, 1);
+            warehouse.apply_and_commit(&scan, &WantedRows(&[page(&records)]), &CommitOptions::default()).unwrap();
+            warehouse.publish().unwrap();
+        }
+        let rows = || kind.reader().query("SELECT * FROM responses ORDER BY ALL", 100).unwrap().batches;
+        let oldest_ms = warehouse.maintain(0).unwrap().unwrap().oldest_ms;
+        let before = warehouse.maintain(oldest_ms + 12 * DAY_MS).unwrap().unwrap();
+        assert!(before.count > NIGHTS, "{before:?}");
+        warehouse.release_lock().unwrap();
+        let (rows_before, files_before) = (rows(), files());
+        let after = warehouse.maintain(oldest_ms + 14 * DAY_MS).unwrap().unwrap();
+        assert_eq!(after.count, 1);
+        warehouse.release_lock().unwrap();
+        assert_eq!(rows(), rows_before);
+        assert!(files() < files_before / 4, "{files_before} files became {}", files());
+    }
+}
+
+/// Counts a writer as ended, also if it panics.
+struct Ended<'a>(&'a AtomicI64);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Several writers add, change and lose records of the same keys at the same time. In the end each key has one row, the
-/// newest, and the ledger has each scan once.
-fn race(kind: &dyn Kind, writers: i64, nights: i64) {
+/// newest, and the ledger has each scan once. `beside` runs again and again until the writers are done.
+fn race(kind: &dyn Kind, writers: i64, nights: i64, beside: Option<&(dyn Fn() + Sync)>) {
     const KEYS: i64 = 6;
     kind.open(&identity("test")).unwrap();
     let opened: Vec<Warehouse> = (0..writers).map(|_| kind.open(&identity("test")).unwrap()).collect();
+    let running = AtomicI64::new(writers);
     thread::scope(|scope| {
+        if let Some(beside) = beside {
+            scope.spawn(|| {
+                while running.load(Ordering::Relaxed) > 0 {
+                    beside()
+                }
+            });
+        }
         for (writer, mut warehouse) in (0..).zip(opened) {
+            let running = &running;
             scope.spawn(move || {
+                let _ended = Ended(running);
                 for night in 0..nights {
                     // Each writer has a day of its own, and all have the same keys.
                     let records: Vec<Answer> = (0..KEYS)
@@ -247,17 +311,35 @@ fn race(kind: &dyn Kind, writers: i64, nights: i64) {
 #[test]
 #[ignore = "slow: run by `make lakes`"]
 fn two_writers_of_postgres_lose_nothing() {
-    race(&*postgres(), 3, 4);
+    race(&*postgres(), 3, 4, None);
 }
 
 #[test]
 #[ignore = "slow: run by `make lakes`"]
 fn two_writers_of_a_ducklake_lose_nothing() {
-    race(&*ducklake_in_postgres(), 3, 4);
+    race(&*ducklake_in_postgres(), 3, 4, None);
+}
+
+#[test]
+#[ignore = "slow: run by `make lakes`"]
+fn the_maintenance_of_a_ducklake_loses_no_write() {
+    let kind = ducklake_of_postgres(&TempDir::new().unwrap().keep());
+    kind.open(&identity("test")).unwrap();
+    let store = Mutex::new(open(&kind, &identity("test"), false).unwrap());
+    let joined = AtomicI64::new(0);
+    let join_files =
+        || match store.lock().unwrap().compact_lake("0", "to_timestamp(0)", "older_than => to_timestamp(0)") {
+            Ok(()) => drop(joined.fetch_add(1, Ordering::Relaxed)),
+            // A writer was first.
+            Err(LoadError::Conflict { .. }) => {}
+            Err(error) => panic!("{error:?}"),
+        };
+    race(&kind, 2, 8, Some(&join_files));
+    assert!(joined.into_inner() > 0);
 }
 
 #[test]
 #[ignore = "slow: run by `make lakes`"]
 fn two_writers_of_iceberg_lose_nothing() {
-    race(&*iceberg(), 3, 4);
+    race(&*iceberg(), 3, 4, None);
 }

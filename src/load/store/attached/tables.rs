@@ -17,7 +17,7 @@ use crate::{
             sql::{FORMAT_VERSION, check_meta},
         },
     },
-    model::{CatalogAddress, DurableStep, LakeCatalog, Snapshots},
+    model::{CatalogAddress, DAY_MS, DurableStep, LakeCatalog, SECOND_MS, Snapshots},
     schema::{self, Column, quote_identifier, quote_text},
 };
 
@@ -25,6 +25,14 @@ use crate::{
 const LAKE_CATALOG: &str = "__ducklake_metadata_warehouse";
 /// Key of the row that each transaction changes, if the dialect needs a turn.
 const TURN: &str = "turn";
+/// Age of the oldest snapshot of a DuckLake at which a run does its maintenance: a day before the status says that it is
+/// due.
+const OLDEST_SNAPSHOT_MS: i64 = 13 * DAY_MS;
+/// Age of the snapshots that the maintenance keeps.
+const KEPT_SNAPSHOTS_MS: i64 = 7 * DAY_MS;
+/// Share of removed rows from which the maintenance writes a file anew. A small file with one removed row has more, and
+/// only files without removed rows are joined.
+const REWRITTEN_SHARE: &str = "0.001";
 /// Key of the hash of the contracts whose tables and columns exist.
 const CONTRACT: &str = "contract";
 
@@ -212,20 +220,42 @@ impl AttachedStore {
         Ok((count > 0).then_some(Snapshots { count, oldest_ms }))
     }
 
+    /// Joins the small files of a DuckLake and expires its old snapshots, if the oldest is old. Readers of the kept
+    /// snapshots see no change.
+    pub(super) fn maintain_lake(&self, now_ms: i64) -> Result<(), LoadError> {
+        if !matches!(self.options.catalog.address, CatalogAddress::DuckLake { .. }) {
+            return Ok(());
+        }
+        match self.kept_snapshots()? {
+            Some(kept) if kept.count > 1 && kept.oldest_ms < now_ms - OLDEST_SNAPSHOT_MS => {
+                let kept_from = format!("to_timestamp({})", (now_ms - KEPT_SNAPSHOTS_MS) / SECOND_MS);
+                self.compact_lake(REWRITTEN_SHARE, &kept_from, &format!("older_than => {kept_from}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes files with removed rows anew, joins small files, and expires snapshots. `threshold` is the share of
+    /// removed rows from which a file is written anew, `kept_from` the time of the oldest kept snapshot, and `cleanup`
+    /// says which files without a snapshot are removed; all in SQL.
+    pub(super) fn compact_lake(&self, threshold: &str, kept_from: &str, cleanup: &str) -> Result<(), LoadError> {
+        let calls = [
+            format!("ducklake_flush_inlined_data('{CATALOG}')"),
+            format!("ducklake_rewrite_data_files('{CATALOG}', delete_threshold => {threshold})"),
+            format!("ducklake_merge_adjacent_files('{CATALOG}')"),
+            format!("ducklake_expire_snapshots('{CATALOG}', older_than => {kept_from})"),
+            format!("ducklake_cleanup_old_files('{CATALOG}', {cleanup})"),
+        ];
+        let run = |call| self.engine.connection().execute_batch(&format!("CALL {call}"));
+        calls.iter().try_for_each(run).map_err(self.explained("join the files of the lake"))
+    }
+
     /// Removes the bytes of removed rows from the files of the catalog.
     pub(super) fn purge(&mut self) -> Result<(), LoadError> {
         let action = "remove old bytes";
         match &self.options.catalog.address {
             CatalogAddress::DuckLake { catalog, .. } => {
-                for call in [
-                    "ducklake_flush_inlined_data('{catalog}')",
-                    "ducklake_rewrite_data_files('{catalog}', delete_threshold => 0)",
-                    "ducklake_merge_adjacent_files('{catalog}')",
-                    "ducklake_expire_snapshots('{catalog}', older_than => now())",
-                    "ducklake_cleanup_old_files('{catalog}', cleanup_all => true)",
-                ] {
-                    self.engine.execute(action, &format!("CALL {}", call.replace("{catalog}", CATALOG)))?;
-                }
+                self.compact_lake("0", "now()", "cleanup_all => true")?;
                 match catalog.clone() {
                     LakeCatalog::File(path) => self.rewrite_catalog(&path, action),
                     LakeCatalog::Postgres(_) => Ok(()),
