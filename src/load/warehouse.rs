@@ -324,8 +324,7 @@ impl Warehouse {
         self.store.store().release_lock()
     }
 
-    /// Runs the maintenance of a DuckLake if it is due. Returns the snapshots that the catalog keeps; `None` for another
-    /// warehouse.
+    /// Runs the maintenance of a DuckLake if it is due. Returns the snapshots that the catalog keeps, if it keeps any.
     pub fn maintain(&mut self, now_ms: i64) -> Result<Option<Snapshots>, LoadError> {
         self.commit_pending()?;
         self.store.store().maintain(now_ms)

@@ -112,8 +112,8 @@ pub(in crate::load) trait Store: Send {
         Ok(())
     }
 
-    /// Joins the small files of a DuckLake and expires its old snapshots, if this is due. Returns the snapshots that the
-    /// catalog keeps until maintenance removes them; `None` if there are none to remove. Called at the end of a run.
+    /// Joins the small files of a DuckLake and expires its old snapshots, if this is due. Returns the snapshots that
+    /// the catalog keeps until maintenance removes them; `None` if there are none. Called at the end of a run.
     fn maintain(&mut self, _now_ms: i64) -> Result<Option<Snapshots>, LoadError> {
         Ok(None)
     }

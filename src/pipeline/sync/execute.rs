@@ -218,13 +218,15 @@ impl Run {
         self.remember_untrusted()
     }
 
-    /// Runs the maintenance of a catalog that is due, and stores what the status says about it. An error is only logged.
+    /// Runs the maintenance of a catalog that is due, and stores what the status says about it. Errors are only logged.
     async fn maintain(&self) {
-        let now_ms = self.session.now_ms();
+        let here_ms = self.session.now_ms();
+        // A clock that is ahead would expire every snapshot.
+        let now_ms = self.context.source.service_now_ms().map_or(here_ms, |now_ms| now_ms.min(here_ms));
         for destination in &self.destinations {
             let noted = destination.work(move |destination| destination.maintain(now_ms)).await.and_then(|kept| {
                 let Some(kept) = kept else { return Ok(()) };
-                Ok(self.context.state().remember_behaviour(SNAPSHOTS, &kept, now_ms)?)
+                Ok(self.context.state().remember_behaviour(SNAPSHOTS, &kept, here_ms)?)
             });
             if let Err(error) = noted {
                 tracing::warn!(why = chain(&error), "the maintenance of the catalog waits for the next run");

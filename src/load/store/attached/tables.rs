@@ -25,8 +25,7 @@ use crate::{
 const LAKE_CATALOG: &str = "__ducklake_metadata_warehouse";
 /// Key of the row that each transaction changes, if the dialect needs a turn.
 const TURN: &str = "turn";
-/// Age of the oldest snapshot of a DuckLake at which a run does its maintenance: a day before the status says that it is
-/// due.
+/// Age of the oldest snapshot of a DuckLake at which a run does its maintenance: a day before the status calls it due.
 const OLDEST_SNAPSHOT_MS: i64 = 13 * DAY_MS;
 /// Age of the snapshots that the maintenance keeps.
 const KEPT_SNAPSHOTS_MS: i64 = 7 * DAY_MS;
