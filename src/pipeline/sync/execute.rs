@@ -81,7 +81,10 @@ impl Run {
         let outcome = worked.and(noted);
         self.context.progress.enter("publishing");
         let mut recorded = self.record_run(outcome.as_ref().err()).await;
-        self.maintain().await;
+        // A run that was asked to stop ends soon.
+        if self.findings.stop.is_none() {
+            self.maintain().await;
+        }
         let published = self.publish_all().await;
         if published.is_err() && outcome.is_ok() {
             recorded = self.record_run(published.as_ref().err()).await;

@@ -340,8 +340,7 @@ impl Store for AttachedStore {
     fn maintain(&mut self, now_ms: i64) -> Result<Option<Snapshots>, LoadError> {
         self.commit("maintain")?;
         self.attach()?;
-        self.maintain_lake(now_ms)?;
-        self.kept_snapshots()
+        self.maintain_lake(now_ms)
     }
 
     fn purge_removed_bytes(&mut self) -> Result<(), LoadError> {

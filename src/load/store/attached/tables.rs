@@ -220,18 +220,17 @@ impl AttachedStore {
     }
 
     /// Joins the small files of a DuckLake and expires its old snapshots, if the oldest is old. Readers of the kept
-    /// snapshots see no change.
-    pub(super) fn maintain_lake(&self, now_ms: i64) -> Result<(), LoadError> {
-        if !matches!(self.options.catalog.address, CatalogAddress::DuckLake { .. }) {
-            return Ok(());
+    /// snapshots see no change. Returns the kept snapshots.
+    pub(super) fn maintain_lake(&self, now_ms: i64) -> Result<Option<Snapshots>, LoadError> {
+        let kept = self.kept_snapshots()?;
+        let is_lake = matches!(self.options.catalog.address, CatalogAddress::DuckLake { .. });
+        let is_old = |kept: Snapshots| kept.count > 1 && kept.oldest_ms < now_ms - OLDEST_SNAPSHOT_MS;
+        if !is_lake || !kept.is_some_and(is_old) {
+            return Ok(kept);
         }
-        match self.kept_snapshots()? {
-            Some(kept) if kept.count > 1 && kept.oldest_ms < now_ms - OLDEST_SNAPSHOT_MS => {
-                let kept_from = format!("to_timestamp({})", (now_ms - KEPT_SNAPSHOTS_MS) / SECOND_MS);
-                self.compact_lake(REWRITTEN_SHARE, &kept_from, &format!("older_than => {kept_from}"))
-            }
-            _ => Ok(()),
-        }
+        let kept_from = format!("to_timestamp({})", (now_ms - KEPT_SNAPSHOTS_MS) / SECOND_MS);
+        self.compact_lake(REWRITTEN_SHARE, &kept_from, &format!("older_than => {kept_from}"))?;
+        self.kept_snapshots()
     }
 
     /// Writes files with removed rows anew, joins small files, and expires snapshots. `threshold` is the share of
