@@ -28,9 +28,9 @@ use crate::{
 
 /// The table whose file is written last.
 const LEDGER_TABLE: &str = "sync_windows";
-/// Most rows of a small merge: its thread mostly waits for the disk or the bucket, and needs little memory.
+/// Most rows of a small merge: into a bucket, its thread mostly waits for the request, and needs little memory.
 const SMALL_ROWS_MAX: u64 = 50_000;
-/// Least number of threads for small merges.
+/// Least number of threads for small merges into a bucket.
 const SMALL_THREADS: u32 = 8;
 
 /// Merges waiting parts into the files of partitions.
@@ -118,8 +118,9 @@ impl Publisher<'_> {
         // The largest merge begins first, so that the threads end at about the same time.
         merges.sort_by_key(|merge| Reverse(merge.rows_max()));
         let (large, small) = merges.split_at(merges.partition_point(|merge| merge.rows_max() > SMALL_ROWS_MAX));
+        let small_threads = if self.disk.remote.is_some() { SMALL_THREADS } else { 1 };
         self.run_on(large, self.threads)?;
-        self.run_on(small, self.threads.max(SMALL_THREADS))
+        self.run_on(small, self.threads.max(small_threads))
     }
 
     fn run_on(&mut self, merges: &[PartitionMerge<'_>], threads: u32) -> Result<(), LoadError> {
