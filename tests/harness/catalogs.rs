@@ -5,6 +5,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
+use duckdb::Connection;
 use studysync::model::WarehouseKind;
 
 #[expect(clippy::disallowed_methods, reason = "the script names servers and folders")]
@@ -72,16 +73,45 @@ impl Catalog {
 
     /// Returns the statements that attach the catalog as `w` for readers.
     pub fn attach_sql(&self) -> String {
+        self.attach(true)
+    }
+
+    /// Removes the schema or namespace from its server, which becomes slower with each that stays.
+    pub fn remove(&self, engine: &Connection) {
+        let name = &self.name;
+        match self.kind {
+            CatalogKind::DuckLakeFile => {}
+            CatalogKind::DuckLakeInPostgres | CatalogKind::Postgres => {
+                let postgres = Catalog { kind: CatalogKind::Postgres, ..self.clone() };
+                let drop = format!("CALL postgres_execute('w', 'DROP SCHEMA IF EXISTS {name} CASCADE'); DETACH w");
+                engine.execute_batch(&format!("{}; {drop}", postgres.attach(false))).unwrap();
+            }
+            CatalogKind::Iceberg => {
+                engine.execute_batch(&self.attach(false)).unwrap();
+                let tables = "SELECT table_name FROM duckdb_tables() WHERE database_name = 'w' AND schema_name = ?";
+                let mut tables = engine.prepare(tables).unwrap();
+                let tables = tables.query_map([name], |row| row.get::<_, String>(0)).unwrap();
+                let drops: String = tables.map(|table| format!("DROP TABLE w.{name}.{}; ", table.unwrap())).collect();
+                engine.execute_batch(&format!("{drops}DROP SCHEMA IF EXISTS w.{name}; DETACH w")).unwrap();
+            }
+        }
+    }
+
+    fn attach(&self, is_read_only: bool) -> String {
         let (name, server) = (&self.name, self.address.split('?').next().unwrap());
         let (extensions, attach) = match self.kind {
-            CatalogKind::DuckLakeFile => (&["ducklake"][..], format!("ATTACH 'ducklake:{server}' AS w (READ_ONLY)")),
+            CatalogKind::DuckLakeFile => {
+                (&["ducklake"][..], format!("ATTACH 'ducklake:{server}' AS w (READ_ONLY {is_read_only})"))
+            }
             CatalogKind::DuckLakeInPostgres => (
                 &["ducklake", "postgres_scanner"][..],
-                format!("ATTACH 'ducklake:postgres:{server}' AS w (READ_ONLY, METADATA_SCHEMA '{name}')"),
+                format!(
+                    "ATTACH 'ducklake:postgres:{server}' AS w (READ_ONLY {is_read_only}, METADATA_SCHEMA '{name}')"
+                ),
             ),
             CatalogKind::Postgres => (
                 &["postgres_scanner"][..],
-                format!("ATTACH '{server}' AS w (TYPE postgres, READ_ONLY, SCHEMA '{name}')"),
+                format!("ATTACH '{server}' AS w (TYPE postgres, READ_ONLY {is_read_only}, SCHEMA '{name}')"),
             ),
             CatalogKind::Iceberg => {
                 let [id, secret, endpoint] =
@@ -89,7 +119,7 @@ impl Catalog {
                 let attach = format!(
                     "CREATE OR REPLACE SECRET bucket (TYPE s3, KEY_ID '{id}', SECRET '{secret}', ENDPOINT '{endpoint}', \
                      USE_SSL false, URL_STYLE 'path', REGION 'us-east-1'); \
-                     ATTACH 'lakehouse' AS w (TYPE iceberg, READ_ONLY, ENDPOINT '{server}', CLIENT_ID '{id}', \
+                     ATTACH 'lakehouse' AS w (TYPE iceberg, READ_ONLY {is_read_only}, ENDPOINT '{server}', CLIENT_ID '{id}', \
                      CLIENT_SECRET '{secret}', OAUTH2_SERVER_URI '{server}/v1/oauth/tokens')"
                 );
                 (&["httpfs", "avro", "iceberg"][..], attach)

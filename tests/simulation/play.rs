@@ -30,7 +30,7 @@ use super::{
     settings::settings_of,
 };
 use crate::harness::{
-    Catalog, CatalogKind, WarehousePlace, assert_rows_equal, expected::settled_ms, put_empty_warehouse,
+    Catalog, CatalogKind, WarehousePlace, assert_rows_equal, connect, expected::settled_ms, put_empty_warehouse,
 };
 
 /// Longer than the re-scan interval of the oldest rows.
@@ -133,6 +133,7 @@ pub async fn play(script: &Script) -> Played {
         play.act(act).await;
     }
     play.finale().await;
+    play.catalog.iter().for_each(|catalog| catalog.remove(&connect()));
     play.played
 }
 
