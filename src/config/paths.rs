@@ -21,6 +21,8 @@ pub(super) const ARCHIVE_FOLDER: &str = "archive";
 /// webhooks.
 const STATE_COMPANIONS: [&str; 2] = [".erasures", ".inbox"];
 
+/// How addresses of MotherDuck begin.
+const MOTHERDUCK: [&str; 2] = ["md:", "motherduck:"];
 /// The word in place of a path that stands for no archive.
 const NO_ARCHIVE: &str = "none";
 
@@ -61,7 +63,7 @@ impl ArchiveChoice {
 /// Returns the path with a leading `~` replaced by the home folder.
 ///
 /// # Errors
-/// A path that is empty, begins with another user's home or a variable, or is a URL.
+/// A path that is empty, begins with another user's home or a variable, or is a URL or an address of MotherDuck.
 pub(super) fn expand_tilde(path: PathBuf) -> Result<PathBuf, String> {
     expand_tilde_with(path, || variable("HOME").filter(|home| !home.is_empty()).map(PathBuf::from))
 }
@@ -90,6 +92,11 @@ fn expand_tilde_with(path: PathBuf, home: impl FnOnce() -> Option<PathBuf>) -> R
         || (first.starts_with('%') && first.ends_with('%') && first.len() > 2);
     if is_variable {
         return Err(format!("'{shown}': variables are not expanded: write the path itself, or ~/ for your home"));
+    }
+    if MOTHERDUCK.iter().any(|scheme| first.starts_with(scheme)) {
+        return Err(format!(
+            "'{shown}': a warehouse cannot be in MotherDuck. It can read Parquet files: parquet = \"s3://BUCKET/FOLDER\""
+        ));
     }
     let is_scheme = |name: &str| name.len() > 2 && name.ends_with(':');
     if is_scheme(&first) && path.to_string_lossy().contains("://") {
@@ -183,6 +190,8 @@ mod tests {
             ("%USERPROFILE%/w", "variables"),
             ("s3://bucket/x", "may be in a bucket"),
             ("file:///x", "may be in a bucket"),
+            ("md:answers", "MotherDuck"),
+            ("motherduck:answers", "MotherDuck"),
         ] {
             let problem = path(written).unwrap_err();
             assert!(problem.contains(expected), "{written}: {problem}");

@@ -207,6 +207,7 @@ fn values_out_of_range_name_the_range() {
         ),
         ("[warehouse]\nparquet = 's3://'", "names no bucket"),
         ("[warehouse]\nduckdb = 's3://bucket/x'", "cannot be in a bucket"),
+        ("[warehouse]\nducklake = 'md:answers'", "cannot be in MotherDuck"),
         ("[state]\npath = 's3://bucket/x'", "may be in a bucket"),
         ("[warehouse]\nduckdb = '~bob/w.duckdb'", "[warehouse] duckdb: "),
         ("[state]\npath = '$HOME/s'", "[state] path: "),
