@@ -8,7 +8,7 @@ use super::{
     environment::variable,
     error::{ConfigError, invalid},
 };
-use crate::model::{CatalogAddress, CatalogKeys, WarehouseKind};
+use crate::model::{CatalogAddress, CatalogKeys, WarehouseKind, set_parameters};
 
 /// The address of an Iceberg warehouse, which the file may have as a table.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -36,9 +36,12 @@ impl TryFrom<toml::Value> for IcebergValue {
             _ => return Err("iceberg is an address, or a table with catalog, warehouse and namespace".to_owned()),
         };
         let IcebergTable { catalog, warehouse, namespace } = table;
-        let mut url = Url::parse(&catalog).map_err(|error| format!("catalog: '{catalog}' is no address: {error}"))?;
+        let mut url = Url::parse(&catalog).map_err(|error| format!("catalog: it is no address: {error}"))?;
+        if url.query().is_some() {
+            return Err("catalog: the address has parameters: warehouse and namespace are keys of the table".to_owned());
+        }
         let names = [Some(("warehouse", warehouse)), namespace.map(|namespace| ("namespace", namespace))];
-        url.query_pairs_mut().extend_pairs(names.into_iter().flatten());
+        set_parameters(&mut url, names.into_iter().flatten().map(|(name, value)| (name.to_owned(), value)));
         Ok(Self(url.into()))
     }
 }

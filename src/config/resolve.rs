@@ -107,6 +107,7 @@ pub(super) fn resolve_file(
     let folder = config.as_deref().and_then(Path::parent).unwrap_or(Path::new("")).to_owned();
     resolve_paths(&mut file, &folder, &mut overrides)?;
     check_ranges(&mut file)?;
+    check_archive_of_worker(&file, &overrides)?;
     let mut tables = streams::by_stream(std::mem::take(&mut file.streams))?;
     let service = service(file.service, &mut overrides)?;
     let throttle = throttle(&file.throttle, &overrides)?;
@@ -163,8 +164,10 @@ pub(super) fn resolve_file(
 /// The settings whose value may be an address of a bucket. For DuckDB the address has an error of its own.
 const MAY_BE_IN_A_BUCKET: [&str; 6] =
     ["[warehouse] duckdb", "--duckdb", "[warehouse] parquet", "--parquet", "[archive] path", "--archive"];
-/// The settings whose value may be an address of a catalog.
-const MAY_BE_A_CATALOG: [&str; 4] = ["[warehouse] ducklake", "--ducklake", "--postgres", "--iceberg"];
+/// The settings whose value is an address with paths in it.
+const DUCKLAKES: [&str; 2] = ["[warehouse] ducklake", "--ducklake"];
+/// The settings whose value is an address without a path.
+const ADDRESSES: [&str; 2] = ["--postgres", "--iceberg"];
 
 /// Replaces `~` by the home folder in every path of the file and of the command line. A path of the file is relative to
 /// `folder`, which has the file.
@@ -188,11 +191,15 @@ pub(super) fn resolve_paths(
     for (setting, path, folder) in of_file.chain(of_flags) {
         let (name, text) = (setting.as_str(), path.to_string_lossy());
         let is_address = MAY_BE_IN_A_BUCKET.contains(&name) && BucketAddress::is_address(&text);
-        if is_address || (MAY_BE_A_CATALOG.contains(&name) && text.contains("://")) {
+        if is_address || ADDRESSES.contains(&name) {
             continue;
         }
-        let expanded = expand_tilde(std::mem::take(path)).map_err(|problem| invalid(setting, problem))?;
-        *path = folder.join(expanded);
+        let resolve = |path: PathBuf| expand_tilde(path).map(|path| folder.join(path));
+        let resolved = match DUCKLAKES.contains(&name) {
+            true => CatalogAddress::resolve_ducklake(&text, |path| resolve(path.into())).map(PathBuf::from),
+            false => resolve(path.clone()),
+        };
+        *path = resolved.map_err(|problem| invalid(setting, problem))?;
     }
     Ok(())
 }
@@ -272,13 +279,17 @@ fn warehouse(
 ) -> Result<WarehouseSettings, ConfigError> {
     let mut locations = WarehouseLocations::new();
     for kind in WarehouseKind::ALL {
-        if let Some(path) = overrides.warehouses.remove(&kind).or(table.take_place(kind)) {
-            let location = match catalogs::address(kind, &path.to_string_lossy()) {
-                Some(address) => catalog_location(kind, address, state_path, table.extension_directory.clone())?,
-                None => location(kind, path, state_path)?,
-            };
-            locations.insert(kind, location);
-        }
+        let of_flag = overrides.warehouses.remove(&kind).map(|path| (format!("--{}", kind.name()), path));
+        let of_file = table.take_place(kind).map(|path| (format!("[warehouse] {}", kind.name()), path));
+        let Some((setting, path)) = of_flag.or(of_file) else { continue };
+        let location = match catalogs::address(kind, &path.to_string_lossy()) {
+            Some(address) => {
+                let address = address.map_err(|problem| invalid(setting, problem))?;
+                catalog_location(kind, address, state_path, table.extension_directory.clone())
+            }
+            None => location(kind, path, state_path, setting),
+        };
+        locations.insert(kind, location?);
     }
     let publish_key = SecretKeys {
         table: "warehouse",
@@ -320,7 +331,7 @@ fn warehouse(
 }
 
 /// Returns the location of a warehouse. For one in a bucket, the folder of this machine belongs to the state file.
-fn location(kind: WarehouseKind, path: PathBuf, state_path: &Path) -> Result<Location, ConfigError> {
+fn location(kind: WarehouseKind, path: PathBuf, state_path: &Path, setting: String) -> Result<Location, ConfigError> {
     let text = path.to_string_lossy();
     if !BucketAddress::is_address(&text) {
         return resolve_links(path).map(Location::from);
@@ -329,18 +340,17 @@ fn location(kind: WarehouseKind, path: PathBuf, state_path: &Path) -> Result<Loc
         true => Ok(bucket),
         false => Err(format!("a {} file cannot be in a bucket; a Parquet warehouse can", kind.name())),
     });
-    let bucket = bucket.map_err(|problem| invalid(format!("[warehouse] {}", kind.name()), problem))?;
+    let bucket = bucket.map_err(|problem| invalid(setting, problem))?;
     Ok(Location::in_bucket(bucket, default_page_folder(state_path, kind.name())))
 }
 
 /// Returns the location of a warehouse in a catalog. Only a DuckLake with a catalog file has a path of its own.
 fn catalog_location(
     kind: WarehouseKind,
-    address: Result<CatalogAddress, String>,
+    mut address: CatalogAddress,
     state_path: &Path,
     extension_directory: Option<PathBuf>,
 ) -> Result<Location, ConfigError> {
-    let mut address = address.map_err(|problem| invalid(format!("[warehouse] {}", kind.name()), problem))?;
     if let CatalogAddress::DuckLake { data, .. } = &mut address
         && !data.contains("://")
     {
@@ -369,6 +379,22 @@ fn archive_location(archive: &ArchiveChoice, setting: &str, state_path: &Path) -
             Ok(Location::in_bucket(address, spool_folder()?))
         }
         ArchiveChoice::Folder(path) => resolve_links(path.clone()).map(Location::from),
+    }
+}
+
+/// Refuses a folder of pages that the file names for a worker: each worker would remove the unfinished pages of others.
+fn check_archive_of_worker(file: &ConfigFile, overrides: &Overrides) -> Result<(), ConfigError> {
+    match &file.archive.path {
+        Some(ArchiveChoice::Folder(path))
+            if overrides.shard.is_some()
+                && overrides.archive.is_none()
+                && !BucketAddress::is_address(&path.to_string_lossy()) =>
+        {
+            let problem = "with --shard, each worker needs a folder of its own: name it by --archive, name a folder of a bucket here, \
+                 or leave the key out, for a folder beside the state file of each worker";
+            Err(invalid("[archive] path", problem))
+        }
+        _ => Ok(()),
     }
 }
 

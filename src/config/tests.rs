@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{declare::ValueType, resolve::resolve_with, setting_variables::SettingVariables, tables::ConfigFile, *};
-use crate::model::{DriftMode, DriftRules, Flag, FlagSet, Location, Stream, WarehouseKind};
+use crate::model::{CatalogAddress, DriftMode, DriftRules, Flag, FlagSet, Location, Stream, WarehouseKind};
 
 fn settings(text: &str) -> Result<Settings, String> {
     settings_with(text, &[])
@@ -246,6 +246,41 @@ fn the_command_line_wins() {
         (ArchiveChoice::Nothing, PathBuf::from("/tmp/s/state.sqlite.spool").into())
     );
     assert!(settings.require_warehouse().unwrap_err().to_string().contains("--duckdb"));
+}
+
+#[test]
+fn paths_of_a_ducklake_are_those_of_the_file() {
+    for (written, expected) in [
+        ("w.ducklake", "/etc/studysync/w.ducklake, /etc/studysync/w.ducklake.files"),
+        ("w.ducklake?data=s3://b/f", "/etc/studysync/w.ducklake, s3://b/f"),
+        ("w.ducklake?data=files", "/etc/studysync/w.ducklake, /etc/studysync/files"),
+        ("postgres://h/d?data=files", "postgres://h/d?schema=studysync, /etc/studysync/files"),
+        ("postgres://h/d?data=s3://b/f", "postgres://h/d?schema=studysync, s3://b/f"),
+    ] {
+        let settings = settings(&format!("[warehouse]\nducklake = '{written}'")).unwrap();
+        let address = settings.warehouse.locations[&WarehouseKind::DuckLake].catalog.as_ref().unwrap().address.clone();
+        let CatalogAddress::DuckLake { data, .. } = &address else { panic!("{written}") };
+        assert_eq!(format!("{address}, {data}"), expected, "{written}");
+    }
+}
+
+#[test]
+fn workers_share_no_folder_of_pages() {
+    let shard = || Overrides { shard: Some("1/2".parse().unwrap()), ..Overrides::default() };
+    let read = |archive: &str, overrides| {
+        let file = ConfigFile::parse(&format!("[archive]\npath = '{archive}'"), Path::new("x")).unwrap();
+        resolve_with(file, &SettingVariables::of(&[]), None, overrides).map_err(|error| error.to_string())
+    };
+    let refused = read("/pages", shard()).unwrap_err();
+    assert!(refused.contains("each worker needs a folder of its own"), "{refused}");
+    for (archive, overrides) in [
+        ("/pages", Overrides::default()),
+        ("/pages", Overrides { archive: Some(ArchiveChoice::Folder("/mine".into())), ..shard() }),
+        ("s3://bucket/pages", shard()),
+        ("none", shard()),
+    ] {
+        read(archive, overrides).unwrap();
+    }
 }
 
 #[test]

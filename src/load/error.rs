@@ -8,6 +8,7 @@ use std::{
 
 use arrow::error::ArrowError;
 
+use super::extension::FULL_TEXT;
 use crate::{
     bucket::BucketError,
     files::{self, FileError},
@@ -204,6 +205,10 @@ impl Fault for LoadError {
             }
             LoadError::OtherIdentity { .. } => {
                 "name another warehouse: one warehouse holds one environment of one service. If the service has moved: studysync rebind --from ITS_OLD_ADDRESS"
+            }
+            LoadError::NoExtension { name, .. } if *name != FULL_TEXT => {
+                "install it for the user who runs studysync, with DuckDB of the same version: duckdb -c 'INSTALL ...'. Or name its folder by \
+                 extension_directory under [warehouse]"
             }
             LoadError::NoExtension { .. } => {
                 "install it for the user who runs studysync (INSTALL fts, in DuckDB of the same version), or name its folder by \

@@ -1,5 +1,5 @@
-//! Finds and loads DuckDB's extension `fts`, which makes the search index. The program does not download the extension:
-//! the user must have installed it.
+//! Finds and loads DuckDB's extensions: `fts`, which makes the search index, and those of catalogs. The program does not
+//! download extensions: the user must have installed them.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use super::{
 use crate::schema::quote_text;
 
 /// Name of the extension.
-const NAME: &str = "fts";
+pub(super) const FULL_TEXT: &str = "fts";
 
 /// Settings of the search index that `search_answers` reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl FullTextSearch {
     /// # Errors
     /// `NoExtension` if it is not installed, or if its file cannot be loaded.
     pub fn check(&self) -> Result<PathBuf, LoadError> {
-        check_extension(&new_engine()?, NAME, self.extension_directory.as_deref())
+        check_extension(&new_engine()?, FULL_TEXT, self.extension_directory.as_deref())
     }
 
     /// Checks that the extension is installed. Does not load it, because loading takes much longer.
@@ -39,7 +39,7 @@ impl FullTextSearch {
     pub(super) fn require_installed(&self, engine: &Engine) -> Result<(), LoadError> {
         let connection = engine.connection();
         set_directory(connection, self.extension_directory.as_deref())?;
-        match installed_path(connection, NAME)? {
+        match installed_path(connection, FULL_TEXT)? {
             Some(_) => Ok(()),
             // The extension is not installed, so loading fails, with an error that names the missing file.
             None => load(connection, None),
@@ -64,7 +64,7 @@ fn set_directory(connection: &Connection, directory: Option<&Path>) -> Result<()
 
 /// Loads the extension from the folder of extensions; `None` for the folder that the engine has.
 fn load(connection: &Connection, directory: Option<&Path>) -> Result<(), LoadError> {
-    load_extension(connection, NAME, directory)
+    load_extension(connection, FULL_TEXT, directory)
 }
 
 /// Loads an extension from the folder of extensions; `None` for the folder that the engine has.

@@ -28,7 +28,9 @@ pub use batch::{
     Delivery, DiscardedRows, EventKind, FlatEvents, FlatPage, LongTexts, PageDetail, RecordSet, Reject, RejectReason,
     TableBatch, long_text_bytes,
 };
-pub use catalog_address::{CatalogAddress, CatalogKeys, CatalogPlace, LakeCatalog, PostgresAddress, Snapshots};
+pub use catalog_address::{
+    CatalogAddress, CatalogKeys, CatalogPlace, LakeCatalog, PostgresAddress, Snapshots, set_parameters,
+};
 pub(crate) use content_hash::{RowContent, column_name_hash, key_hashes};
 pub use drift::{DRIFT_PLACES_MAX, Drift, DriftEntry, DriftFate, DriftKind, DriftMode, DriftPolicy, DriftRules};
 pub use failpoints::{DurableStep, Failpoints};
