@@ -115,8 +115,8 @@ impl UnsearchedVersions {
         let entry = |old_versions, what_to_do: &str| {
             Some(Self { address: address.to_string(), old_versions, what_to_do: what_to_do.to_owned() })
         };
-        let logs =
-            "the write-ahead log, standby servers and backups of PostgreSQL keep old rows until they are recycled";
+        let logs = "the write-ahead log, standby servers and backups of PostgreSQL keep old rows until they are recycled, and its statistics until autovacuum has \
+             cleaned pg_statistic";
         match address {
             CatalogAddress::DuckLake { data, .. } if data.contains("://") => {
                 let bucket = data.parse::<BucketAddress>().ok();

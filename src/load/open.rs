@@ -1,7 +1,7 @@
 //! Opens warehouses. Only this file chooses between the kinds of stores.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     io,
     path::{Path, PathBuf},
     time::Duration,
@@ -24,7 +24,7 @@ pub use crate::bucket::{BucketCheck, OldVersions};
 use crate::{
     bucket::Bucket,
     files::{self, FileError},
-    model::{BucketAddress, CatalogAddress, Failpoints, LakeCatalog, Location, Stream, WarehouseKind},
+    model::{BucketAddress, CatalogAddress, Failpoints, LakeCatalog, Location, ScanId, Stream, WarehouseKind},
 };
 
 /// How long to wait for a reader whose files are to be removed.
@@ -253,8 +253,11 @@ impl Place {
     }
 
     /// Replaces the warehouse by the rebuilt one at [`build_path`](super::build_path), which is a DuckDB file for a
-    /// catalog.
-    pub fn replace(&self, opening: &Opening) -> Result<(), LoadError> {
+    /// catalog. `scans` are those that the rebuilt one was made of.
+    ///
+    /// # Errors
+    /// `Conflict` if another writer of a catalog has committed since the replay began.
+    pub fn replace(&self, opening: &Opening, scans: &HashSet<&ScanId>) -> Result<(), LoadError> {
         let Location { path, bucket, catalog } = &self.location;
         match (self.kind, bucket) {
             (WarehouseKind::Parquet, None) => Ok(replace::replace_folder(path)?),
@@ -266,7 +269,7 @@ impl Place {
             }
             _ if catalog.is_some() => {
                 let engine = start_engine(path, opening.memory_limit_bytes, opening.threads)?;
-                self.open_catalog(opening, engine, false)?.replace_rows(&replace::build_path(path))?;
+                self.open_catalog(opening, engine, false)?.replace_rows(&replace::build_path(path), scans)?;
                 Ok(replace::clear_built_file(path)?)
             }
             _ => Ok(replace::replace_file(path)?),

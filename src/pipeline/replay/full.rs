@@ -72,7 +72,8 @@ pub(super) fn replay(context: ReplayContext<'_>, archive: &Archive) -> Result<Re
     context.progress.enter("replacing the warehouses");
     let places = places(&settings.warehouse);
     let opening = opening(settings, identity, &System::default());
-    places.iter().try_for_each(|place| place.replace(&opening).map_err(failed(place.name())))?;
+    let archived = scans.iter().map(|archived| &archived.scan.id).collect();
+    places.iter().try_for_each(|place| place.replace(&opening, &archived).map_err(failed(place.name())))?;
     for place in &places {
         let (name, location) = (place.name(), place.address());
         let Some(ledger) = ledgers.get(name) else { continue };

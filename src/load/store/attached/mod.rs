@@ -5,10 +5,14 @@
 //! applies its scans again, compared with the new rows.
 
 mod dialect;
+mod purge;
 mod reading;
 mod tables;
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+};
 
 use ::duckdb::Connection;
 
@@ -24,7 +28,7 @@ use crate::{
         extension::load_extension,
         lock_wait::Conflicts,
     },
-    model::{CatalogAddress, CatalogPlace, DurableStep, Failpoints, LakeCatalog, Snapshots},
+    model::{CatalogAddress, CatalogPlace, DurableStep, Failpoints, LakeCatalog, ScanId, Snapshots},
     schema::{self, Table, quote_identifier, quote_text},
 };
 use dialect::{Dialect, attach_sql, is_created_by_others};
@@ -227,13 +231,25 @@ fn attach(
 
 impl AttachedStore {
     /// Replaces all rows of this program's tables by those of a DuckDB file, in one transaction.
-    pub fn replace_rows(&mut self, built: &Path) -> Result<(), LoadError> {
+    ///
+    /// `scans` are those that the file was made of.
+    ///
+    /// # Errors
+    /// `Conflict` if another writer has committed since the file was begun.
+    pub fn replace_rows(&mut self, built: &Path, scans: &HashSet<&ScanId>) -> Result<(), LoadError> {
         let file = quote_text(&built.to_string_lossy());
         self.engine.execute(ACTION, &format!("ATTACH {file} AS built (TYPE duckdb, READ_ONLY)"))?;
         let mut conflicts = Conflicts::default();
         let replaced = loop {
-            let copied = self.in_transaction(Self::copy_built).map(|()| self.transaction = Transaction::Writing);
-            match copied.and_then(|()| self.commit("replace")) {
+            let copied = match self.in_transaction(|store| store.copy_built(scans)) {
+                Ok(false) => break Err(LoadError::Conflict { path: self.place() }),
+                Ok(true) => {
+                    self.transaction = Transaction::Writing;
+                    self.commit("replace")
+                }
+                Err(error) => Err(error),
+            };
+            match copied {
                 Err(LoadError::Conflict { .. }) if conflicts.wait() => self.rollback(),
                 replaced => break replaced,
             }
@@ -243,9 +259,23 @@ impl AttachedStore {
         replaced
     }
 
-    fn copy_built(&self) -> Result<(), LoadError> {
+    /// Returns false without a change if other writers have added what the file was not made of.
+    fn copy_built(&self, scans: &HashSet<&ScanId>) -> Result<bool, LoadError> {
         if self.dialect.needs_turn {
             self.take_turn()?;
+        }
+        let sql = format!("SELECT scan_id FROM {}", self.relation("sync_windows"));
+        let ledger: Vec<String> = self.engine.query(ACTION, &sql, |row| row.get(0))?;
+        if !ledger.into_iter().all(|id| scans.contains(&ScanId(id))) {
+            return Ok(false);
+        }
+        for table in ["sync_runs", "erasures", "webhook_events"].into_iter().filter_map(schema::table) {
+            let (target, name) = (self.relation(&table.name), quote_identifier(&table.name));
+            let keys = table.key.iter().map(|key| quote_identifier(key)).collect::<Vec<_>>().join(", ");
+            let sql = format!("SELECT count(*) FROM {target} ANTI JOIN built.main.{name} USING ({keys})");
+            if self.engine.integers::<1>(ACTION, &sql)? != [0] {
+                return Ok(false);
+            }
         }
         for table in schema::tables() {
             let (target, name) = (self.relation(&table.name), quote_identifier(&table.name));
@@ -256,7 +286,7 @@ impl AttachedStore {
             );
             self.engine.connection().execute_batch(&sql).map_err(self.explained(ACTION))?;
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -347,6 +377,11 @@ impl Store for AttachedStore {
         self.commit("purge")?;
         self.attach()?;
         self.purge()
+    }
+
+    fn require_purgeable(&mut self) -> Result<(), LoadError> {
+        self.attach()?;
+        self.require_owned()
     }
 
     fn foreign_tables(&mut self) -> Result<Vec<ForeignTable>, LoadError> {

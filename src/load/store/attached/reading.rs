@@ -4,14 +4,18 @@ use std::{collections::BTreeSet, path::PathBuf};
 
 use ::duckdb::Connection;
 
-use super::{Attachment, META_TABLE, attach, dialect::Dialect, tables::tables_sql};
+use super::{
+    Attachment, CATALOG, META_TABLE, attach,
+    dialect::Dialect,
+    tables::{require_free, tables_sql},
+};
 use crate::{
     load::{
         LoadError,
         extension::{check_extension, new_engine},
     },
-    model::{CatalogAddress, CatalogPlace},
-    schema::{Table, quote_identifier},
+    model::{CatalogAddress, CatalogPlace, PostgresAddress},
+    schema::{Table, quote_identifier, quote_text},
 };
 
 /// The tables of a catalog that a reader has attached to its engine.
@@ -66,11 +70,36 @@ impl AttachedTables {
 }
 
 /// Returns true if a catalog has a warehouse.
+///
+/// # Errors
+/// `NotOurs` if it has none, and tables of another program with the same names.
 pub(in crate::load) fn exists(catalog: &CatalogPlace) -> Result<bool, LoadError> {
-    match AttachedTables::attach(&new_engine()?, catalog, "warehouse".to_owned()) {
-        Ok(_) => Ok(true),
-        Err(LoadError::Missing { .. }) => Ok(false),
-        Err(error) => Err(error),
+    let (connection, address) = (new_engine()?, &catalog.address);
+    let _attachment = attach(&connection, catalog, CATALOG, true)?;
+    let found = texts(&connection, &tables_sql(CATALOG, address.schema()))?.into_iter().collect::<BTreeSet<_>>();
+    let exists = found.contains(META_TABLE);
+    if !exists {
+        require_free(&connection, CATALOG, address, &found)?;
+        require_creation(&connection, address)?;
+    }
+    Ok(exists)
+}
+
+/// Returns an error if this user may not create tables in PostgreSQL.
+fn require_creation(connection: &Connection, address: &CatalogAddress) -> Result<(), LoadError> {
+    let CatalogAddress::Postgres(PostgresAddress { schema, .. }) = address else { return Ok(()) };
+    let sql = format!(
+        "SELECT current_user FROM (SELECT 1) one LEFT JOIN pg_namespace n ON n.nspname = {} \
+         WHERE NOT coalesce(has_schema_privilege(n.oid, 'CREATE'), has_database_privilege(current_database(), 'CREATE'))",
+        quote_text(schema)
+    );
+    let refused = texts(connection, &format!("SELECT * FROM postgres_query('{CATALOG}', {})", quote_text(&sql)))?;
+    match refused.first() {
+        None => Ok(()),
+        Some(user) => Err(LoadError::Unsupported(format!(
+            "the user {user} may not create tables in the schema {schema} of PostgreSQL: GRANT CREATE ON the schema, or on the database \
+             if there is no such schema"
+        ))),
     }
 }
 
@@ -86,7 +115,7 @@ pub(in crate::load) fn check_extensions(catalog: &CatalogPlace) -> Result<Vec<(&
         .collect()
 }
 
-fn texts(connection: &Connection, sql: &str) -> Result<Vec<String>, LoadError> {
+pub(super) fn texts(connection: &Connection, sql: &str) -> Result<Vec<String>, LoadError> {
     let failed = LoadError::engine("list the tables");
     let mut statement = connection.prepare(sql).map_err(failed)?;
     let rows = statement.query_map([], |row| row.get(0)).map_err(failed)?;

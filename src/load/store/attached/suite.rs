@@ -21,6 +21,7 @@ use crate::{
     load::{
         CommitOptions, EngineOptions, Reader, Warehouse,
         conformance::{Answer, Kind, answer, answers_scan, day, identity, page, pages::WantedRows},
+        extension::new_engine,
     },
     model::{CatalogAddress, CatalogKeys, DAY_MS, Identifier, IdentifierKind, Location, WarehouseKind},
     schema::{self, quote_text},
@@ -116,8 +117,12 @@ impl Kind for InCatalog {
 }
 
 fn postgres() -> Box<dyn Kind> {
+    Box::new(postgres_schema())
+}
+
+fn postgres_schema() -> InCatalog {
     let address = format!("{}?schema=s{}", variable("STUDYSYNC_TEST_POSTGRES"), Uuid::new_v4().simple());
-    Box::new(InCatalog::new(CatalogAddress::postgres(&address).unwrap(), CatalogKeys::default()))
+    InCatalog::new(CatalogAddress::postgres(&address).unwrap(), CatalogKeys::default())
 }
 
 fn ducklake() -> Box<dyn Kind> {
@@ -141,6 +146,10 @@ fn ducklake_of_postgres(folder: &Path) -> InCatalog {
 }
 
 fn iceberg() -> Box<dyn Kind> {
+    Box::new(iceberg_namespace())
+}
+
+fn iceberg_namespace() -> InCatalog {
     let server = variable("STUDYSYNC_TEST_ICEBERG");
     let [id, secret, endpoint] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "STUDYSYNC_TEST_S3"].map(variable);
     let keys = CatalogKeys {
@@ -156,7 +165,7 @@ fn iceberg() -> Box<dyn Kind> {
     };
     let namespace = Uuid::new_v4().simple();
     let address = CatalogAddress::iceberg(&format!("{server}?warehouse=lakehouse&namespace=n{namespace}")).unwrap();
-    Box::new(InCatalog::new(address, keys))
+    InCatalog::new(address, keys)
 }
 
 mod postgres_catalog {
@@ -190,8 +199,7 @@ fn p7_no_byte_of_an_erased_person_is_left_in_a_ducklake() {
     warehouse.apply_and_commit(&scan, &WantedRows(&[page(&records)]), &CommitOptions::default()).unwrap();
     warehouse.release_lock().unwrap();
     assert!(!files_with(folder.path(), PERSON).is_empty());
-    let person = Identifier { kind: IdentifierKind::Session, value: PERSON.to_owned() };
-    assert_eq!(warehouse.erase_people(&[person]).unwrap().total(), 1);
+    assert_eq!(warehouse.erase_people(&session(PERSON)).unwrap().total(), 1);
     warehouse.release_lock().unwrap();
     assert_eq!(files_with(folder.path(), PERSON), Vec::<PathBuf>::new());
     drop(warehouse);
@@ -208,11 +216,141 @@ fn p7_an_erasure_removes_one_person_from_a_catalog() {
         let records = [answer("person", 0, "text"), answer("another", 0, "text")];
         let scan = answers_scan(0, 0, 1);
         warehouse.apply_and_commit(&scan, &WantedRows(&[page(&records)]), &CommitOptions::default()).unwrap();
-        let person = Identifier { kind: IdentifierKind::Session, value: "person".to_owned() };
-        assert_eq!(warehouse.erase_people(&[person]).unwrap().total(), 1);
+        assert_eq!(warehouse.erase_people(&session("person")).unwrap().total(), 1);
         let found = kind.reader().query("SELECT response_group_uid FROM responses", 10).unwrap().batches;
         let found = pretty_format_batches(&found).unwrap().to_string();
         assert!(found.contains("another") && !found.contains("person"), "{found}");
+    }
+}
+
+/// Runs a statement in PostgreSQL.
+fn in_postgres(kind: &InCatalog, sql: &str) {
+    let connection = new_engine().unwrap();
+    let _attachment = attach(&connection, &kind.catalog, CATALOG, false).unwrap();
+    connection.execute_batch(&format!("CALL postgres_execute('{CATALOG}', {})", quote_text(sql))).unwrap();
+}
+
+/// Returns a schema in PostgreSQL, and the same one for a new user.
+fn postgres_of_two_users() -> (InCatalog, InCatalog, String) {
+    let server = variable("STUDYSYNC_TEST_POSTGRES");
+    let schema = format!("s{}", Uuid::new_v4().simple());
+    let of = |server: &str| {
+        let address = CatalogAddress::postgres(&format!("{server}?schema={schema}")).unwrap();
+        InCatalog::new(address, CatalogKeys::default())
+    };
+    let (owner, guest) = (of(&server), of(&server.replace("postgres@", &format!("{schema}@"))));
+    in_postgres(&owner, &format!("CREATE ROLE {schema} LOGIN"));
+    (owner, guest, schema)
+}
+
+fn session(value: &str) -> [Identifier; 1] {
+    [Identifier { kind: IdentifierKind::Session, value: value.to_owned() }]
+}
+
+/// PostgreSQL skips a table of another user with a warning.
+#[test]
+#[ignore = "slow: run by `make lakes`"]
+fn p7_only_the_owner_erases_in_postgres() {
+    let (owner, guest, schema) = postgres_of_two_users();
+    let new = exists(&guest.catalog).unwrap_err().to_string();
+    assert!(new.contains("may not create tables"), "{new}");
+    let mut warehouse = owner.open(&identity("test")).unwrap();
+    let granted = format!("USAGE ON SCHEMA {schema} TO {schema}; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES");
+    in_postgres(&owner, &format!("GRANT {granted} IN SCHEMA {schema} TO {schema}"));
+    assert!(exists(&guest.catalog).unwrap());
+    warehouse.require_erasable().unwrap();
+    let refused = guest.open(&identity("test")).unwrap().require_erasable().unwrap_err().to_string();
+    assert!(refused.contains(&format!("{schema} does not own")), "{refused}");
+}
+
+/// PostgreSQL keeps removed rows for transactions that began before, and values of columns in statistics.
+#[test]
+#[ignore = "slow: run by `make lakes`"]
+fn p7_an_erasure_in_postgres_waits_for_older_transactions() {
+    let (owner, _, schema) = postgres_of_two_users();
+    let mut warehouse = owner.open(&identity("test")).unwrap();
+    let records = [answer("person", 0, "text"), answer("another", 0, "text")];
+    let scan = answers_scan(0, 0, 1);
+    warehouse.apply_and_commit(&scan, &WantedRows(&[page(&records)]), &CommitOptions::default()).unwrap();
+    in_postgres(&owner, "ANALYZE");
+    let mut reader = open(&owner, &identity("test"), true).unwrap();
+    let count = format!("SELECT count(*) FROM {}", reader.relation("responses"));
+    let counted = |reader: &mut AttachedStore, sql: &str| {
+        reader.in_transaction(|store| store.engine.integers::<1>("count", sql)).unwrap()
+    };
+    let in_statistics = format!(
+        "SELECT tablename FROM pg_stats WHERE schemaname = '{schema}' AND \
+         coalesce(most_common_vals::text, '') || coalesce(histogram_bounds::text, '') LIKE '%person%'"
+    );
+    let in_statistics =
+        format!("SELECT least(count(*), 1) FROM postgres_query('{CATALOG}', {})", quote_text(&in_statistics));
+    assert_eq!(counted(&mut reader, &count), [2]);
+    assert_eq!(counted(&mut reader, &in_statistics), [1]);
+    let waits = warehouse.erase_people(&session("person")).unwrap_err();
+    let is_named = matches!(&waits, LoadError::Locked { holder: Some(holder), .. } if holder.contains("user postgres"));
+    assert!(is_named, "{waits:?}");
+    assert_eq!(counted(&mut reader, &count), [2]);
+    reader.rollback();
+    // The rows are removed already; their bytes are not.
+    assert_eq!(warehouse.erase_people(&session("person")).unwrap().total(), 0);
+    assert_eq!(counted(&mut reader, &count), [1]);
+    assert_eq!(counted(&mut reader, &in_statistics), [0]);
+}
+
+#[test]
+#[ignore = "slow: run by `make lakes`"]
+fn tables_of_another_program_are_refused() {
+    for table in ["responses (id int, note text)", "studysync_meta (id int)"] {
+        let (kind, _, schema) = postgres_of_two_users();
+        in_postgres(&kind, &format!("CREATE SCHEMA {schema}; CREATE TABLE {schema}.{table}"));
+        let Err(refused) = open(&kind, &identity("test"), false) else { panic!("{table}") };
+        assert!(matches!(refused, LoadError::NotOurs { .. }), "{table}: {refused:?}");
+        in_postgres(&kind, &format!("DROP TABLE {schema}.{}", table.split(' ').next().unwrap()));
+        open(&kind, &identity("test"), false).unwrap();
+    }
+}
+
+/// A replay replaces all rows, but not those that another writer has committed since it began.
+#[test]
+#[ignore = "slow: run by `make lakes`"]
+fn a_replay_loses_no_commit_of_another_writer() {
+    let lakes = [ducklake_in, ducklake_of_postgres].map(|open| open(&TempDir::new().unwrap().keep()));
+    for kind in lakes.into_iter().chain([postgres_schema(), iceberg_namespace()]) {
+        let commit = |nth: i64| {
+            let mut warehouse = kind.open(&identity("test")).unwrap();
+            let (scan, records) = (answers_scan(nth, nth, nth + 1), [answer(&format!("g{nth}"), nth, "text")]);
+            warehouse.apply_and_commit(&scan, &WantedRows(&[page(&records)]), &CommitOptions::default()).unwrap();
+            warehouse.release_lock().unwrap();
+            scan.id
+        };
+        let first = commit(0);
+        let folder = TempDir::new().unwrap();
+        let built = folder.path().join("built.duckdb");
+        let build = |store: &mut AttachedStore| {
+            store.attach().unwrap();
+            let mut statements = vec![format!("ATTACH {} AS built", quote_text(&built.to_string_lossy()))];
+            statements.extend(schema::tables().iter().map(|table| {
+                let (name, relation) = (quote_identifier(&table.name), store.relation(&table.name));
+                format!("CREATE OR REPLACE TABLE built.main.{name} AS SELECT * FROM {relation}")
+            }));
+            statements.push("DETACH built".to_owned());
+            store.engine.execute("build", &statements.join("; ")).unwrap();
+            store.release_lock().unwrap();
+        };
+        let mut store = open(&kind, &identity("test"), false).unwrap();
+        build(&mut store);
+        let second = commit(1);
+        let replace = |store: &mut AttachedStore, scans: &[&ScanId]| {
+            store.attach().unwrap();
+            let replaced = store.replace_rows(&built, &scans.iter().copied().collect());
+            let sql = format!("SELECT count(*) FROM {}", store.relation("sync_windows"));
+            assert_eq!(store.engine.integers::<1>("count", &sql).unwrap(), [2], "{:?}: {replaced:?}", kind.kind);
+            replaced
+        };
+        let replaced = replace(&mut store, &[&first]);
+        assert!(matches!(replaced, Err(LoadError::Conflict { .. })), "{:?}: {replaced:?}", kind.kind);
+        build(&mut store);
+        replace(&mut store, &[&first, &second]).unwrap();
     }
 }
 

@@ -1,15 +1,11 @@
-//! The tables of an attached catalog: creates them, checks whose they are, and removes the bytes of removed rows.
+//! The tables of an attached catalog: creates them, checks whose they are, and maintains a DuckLake.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{ACTION, AttachedStore, CATALOG, META_TABLE, dialect::is_created_by_others};
+use super::{ACTION, AttachedStore, CATALOG, META_TABLE, dialect::is_created_by_others, reading::texts};
 use crate::{
-    files,
     load::{
         Identity, LoadError,
         store::{
@@ -22,7 +18,7 @@ use crate::{
 };
 
 /// Name under which the engine attaches the catalog of a DuckLake.
-const LAKE_CATALOG: &str = "__ducklake_metadata_warehouse";
+pub(super) const LAKE_CATALOG: &str = "__ducklake_metadata_warehouse";
 /// Key of the row that each transaction changes, if the dialect needs a turn.
 const TURN: &str = "turn";
 /// Age of the oldest snapshot of a DuckLake at which a run does its maintenance: a day before the status calls it due.
@@ -32,6 +28,8 @@ const KEPT_SNAPSHOTS_MS: i64 = 7 * DAY_MS;
 /// Share of removed rows from which the maintenance writes a file anew. A small file with one removed row has more, and
 /// only files without removed rows are joined.
 const REWRITTEN_SHARE: &str = "0.001";
+/// Begins the engine's message about a column that a table lacks.
+const NO_COLUMN: &str = "Binder Error";
 /// Key of the hash of the contracts whose tables and columns exist.
 const CONTRACT: &str = "contract";
 
@@ -62,22 +60,17 @@ impl AttachedStore {
         self.tables_in(CATALOG, self.options.catalog.address.schema())
     }
 
-    fn tables_in(&self, catalog: &str, schema: &str) -> Result<BTreeSet<String>, LoadError> {
+    pub(super) fn tables_in(&self, catalog: &str, schema: &str) -> Result<BTreeSet<String>, LoadError> {
         self.engine.query("list the tables", &tables_sql(catalog, schema), |row| row.get(0))
     }
 
     /// Creates the tables. A killed worker may have created some of `found`, which are empty then.
     fn create(&self, found: &BTreeSet<String>) -> Result<(), LoadError> {
-        for table in schema::tables().iter().filter(|table| found.contains(&table.name)) {
-            let sql = format!("SELECT count(*) FROM {}", self.relation(&table.name));
-            if self.engine.integers::<1>("count rows", &sql)? != [0] {
-                let why = format!("it has a table {} that studysync did not create", table.name);
-                return Err(LoadError::NotOurs { path: self.place(), why });
-            }
-        }
-        let schema = self.options.catalog.address.schema().to_owned();
+        let address = &self.options.catalog.address;
+        require_free(self.engine.connection(), CATALOG, address, found)?;
+        let schema = address.schema();
         if schema != "main" {
-            let sql = format!("CREATE SCHEMA IF NOT EXISTS {CATALOG}.{}", quote_identifier(&schema));
+            let sql = format!("CREATE SCHEMA IF NOT EXISTS {CATALOG}.{}", quote_identifier(schema));
             self.engine.connection().execute_batch(&sql).map_err(self.explained_creation())?;
         }
         let meta = self.relation(META_TABLE);
@@ -95,12 +88,22 @@ impl AttachedStore {
         self.change_tables(&statements)
     }
 
-    /// Runs statements in one transaction.
+    /// Creates or changes tables in one transaction.
     fn change_tables(&self, statements: &[String]) -> Result<(), LoadError> {
         self.engine.hit(DurableStep::DuckDbCreated, &self.place())?;
+        self.in_one(statements, self.explained_creation())
+    }
+
+    /// Changes the metadata in one transaction.
+    fn change_meta(&self, statements: &[String]) -> Result<(), LoadError> {
+        self.engine.hit(DurableStep::DuckDbCreated, &self.place())?;
+        self.in_one(statements, self.explained("change the metadata"))
+    }
+
+    fn in_one(&self, statements: &[String], failed: impl Fn(duckdb::Error) -> LoadError) -> Result<(), LoadError> {
         let connection = self.engine.connection();
         let sql = format!("BEGIN TRANSACTION; {}; COMMIT", statements.join(";\n"));
-        connection.execute_batch(&sql).map_err(self.explained_creation()).inspect_err(|_| {
+        connection.execute_batch(&sql).map_err(failed).inspect_err(|_| {
             connection.execute_batch("ROLLBACK").ok();
         })
     }
@@ -133,15 +136,19 @@ impl AttachedStore {
 
     /// Returns the names of the columns of a table.
     fn columns_of(&self, relation: &str) -> Result<Vec<String>, LoadError> {
-        let sql = format!("SELECT column_name FROM (DESCRIBE {relation})");
-        self.engine.query("list the columns", &sql, |row| row.get(0))
+        self.engine.query("list the columns", &columns_sql(relation), |row| row.get(0))
     }
 
     /// Reads the metadata and compares it with this program and the identity.
     fn check_meta(&self) -> Result<BTreeMap<String, String>, LoadError> {
         let sql = format!("SELECT key, value FROM {}", self.relation(META_TABLE));
-        let meta: BTreeMap<String, String> =
-            self.engine.query("read the metadata", &sql, |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let read = self.engine.query("read the metadata", &sql, |row| Ok((row.get(0)?, row.get(1)?)));
+        let meta: BTreeMap<String, String> = read.map_err(|error| match &error {
+            LoadError::Engine { source, .. } if source.to_string().contains(NO_COLUMN) => {
+                is_of_others(&self.options.catalog.address, META_TABLE)
+            }
+            _ => error,
+        })?;
         check_meta(&meta, &self.place(), &self.options.identity)?;
         Ok(meta)
     }
@@ -149,7 +156,7 @@ impl AttachedStore {
     /// Binds the warehouse to another identity.
     pub(super) fn bind(&mut self, identity: &Identity) -> Result<(), LoadError> {
         let Identity { base_url, environment } = identity;
-        self.change_tables(&[self.set_meta_sql("base_url", base_url), self.set_meta_sql("environment", environment)])
+        self.change_meta(&[self.set_meta_sql("base_url", base_url), self.set_meta_sql("environment", environment)])
     }
 
     fn set_meta_sql(&self, key: &str, value: &str) -> String {
@@ -169,7 +176,7 @@ impl AttachedStore {
         let (meta, key, text) = (self.relation(META_TABLE), quote_text(key), quote_text(text));
         let statements =
             [format!("DELETE FROM {meta} WHERE key = {key}"), format!("INSERT INTO {meta} VALUES ({key}, {text})")];
-        self.change_tables(&statements)
+        self.change_meta(&statements)
     }
 
     /// Reads the row that each transaction changes.
@@ -247,52 +254,34 @@ impl AttachedStore {
         let run = |call| self.engine.connection().execute_batch(&format!("CALL {call}"));
         calls.iter().try_for_each(run).map_err(self.explained("join the files of the lake"))
     }
+}
 
-    /// Removes the bytes of removed rows from the files of the catalog.
-    pub(super) fn purge(&mut self) -> Result<(), LoadError> {
-        let action = "remove old bytes";
-        match &self.options.catalog.address {
-            CatalogAddress::DuckLake { catalog, .. } => {
-                self.compact_lake("0", "now()", "cleanup_all => true")?;
-                match catalog.clone() {
-                    LakeCatalog::File(path) => self.rewrite_catalog(&path, action),
-                    LakeCatalog::Postgres(_) => Ok(()),
-                }
-            }
-            CatalogAddress::Postgres(address) => {
-                for table in schema::tables() {
-                    let name = format!("{}.{}", quote_identifier(&address.schema), quote_identifier(&table.name));
-                    let vacuum = quote_text(&format!("VACUUM (FULL) {name}"));
-                    let sql = format!("CALL postgres_execute('{CATALOG}', {vacuum}, use_transaction => false)");
-                    self.engine.execute(action, &sql)?;
-                }
-                Ok(())
-            }
-            // The engine can neither rewrite files nor expire snapshots: the receipt names what does.
-            CatalogAddress::Iceberg { .. } => Ok(()),
+/// Returns an error if one of the `found` tables has the name of a table of this program, and is not an empty one that a
+/// killed worker has created. The catalog is attached as `catalog`.
+pub(super) fn require_free(
+    connection: &duckdb::Connection,
+    catalog: &str,
+    address: &CatalogAddress,
+    found: &BTreeSet<String>,
+) -> Result<(), LoadError> {
+    for table in schema::tables().iter().filter(|table| found.contains(&table.name)) {
+        let relation = format!("{catalog}.{}.{}", quote_identifier(address.schema()), quote_identifier(&table.name));
+        let columns = texts(connection, &columns_sql(&relation))?;
+        let has_columns = table.columns.iter().all(|column| columns.contains(&column.name));
+        if !has_columns || !texts(connection, &format!("SELECT 'row' FROM {relation} LIMIT 1"))?.is_empty() {
+            return Err(is_of_others(address, &table.name));
         }
     }
+    Ok(())
+}
 
-    /// Replaces the file of a DuckLake's catalog by a copy: free blocks of the file have least and greatest values of
-    /// columns. Leaves the catalog detached.
-    fn rewrite_catalog(&mut self, path: &Path, action: &str) -> Result<(), LoadError> {
-        self.detach()?;
-        let log = files::with_suffix(path, ".wal");
-        if log.exists() {
-            let source = std::io::Error::other("its log has commits that the file lacks");
-            return Err(LoadError::io("replace", &log)(source));
-        }
-        let new = files::with_suffix(path, ".new");
-        // A killed erasure may have left the copy.
-        std::fs::remove_file(&new).ok();
-        std::fs::remove_file(files::with_suffix(&new, ".wal")).ok();
-        let [old_sql, new_sql] = [path, &new].map(|path| quote_text(&path.to_string_lossy()));
-        let copy = format!(
-            "ATTACH {old_sql} AS old (READ_ONLY); ATTACH {new_sql} AS new; COPY FROM DATABASE old TO new; CHECKPOINT new; DETACH old; DETACH new"
-        );
-        self.engine.execute(action, &copy)?;
-        files::replace(&new, path).map_err(LoadError::io("replace", path))
-    }
+fn is_of_others(address: &CatalogAddress, table: &str) -> LoadError {
+    let why = format!("it has a table {table} that studysync did not create");
+    LoadError::NotOurs { path: address.to_string().into(), why }
+}
+
+fn columns_sql(relation: &str) -> String {
+    format!("SELECT column_name FROM (DESCRIBE {relation})")
 }
 
 /// Returns the query of the names of the tables of a schema of an attached catalog.
