@@ -46,6 +46,15 @@ FILE_BYTES = 128 << 20
 # Number of files of a partition from which they are rewritten.
 MANY_FILES = 5
 CONFLICTS = 20
+# The tables of studysync. Other tables of the namespace are left alone.
+TABLES = {
+    "erasures", "rejects", "response_choices", "response_custom_metadata", "response_history", "response_matrix_cells",
+    "response_maxdiff_items", "response_media", "response_ranks", "responses", "survey_constraint_history",
+    "survey_constraints", "survey_history", "survey_question_history", "survey_question_option_history",
+    "survey_question_options", "survey_questions", "survey_status_changes", "surveys", "sync_runs", "sync_windows",
+    "theme_history", "themes", "user_attributes", "user_events", "users", "visitor_snapshot_attributes",
+    "visitor_snapshot_history", "visitor_snapshots", "webhook_events", "webhook_questions", "studysync_meta",
+}
 
 
 def open_catalog(address):
@@ -255,7 +264,11 @@ def main():
                              "(default: %(default)s; 0 if no run is writing)")
     arguments = parser.parse_args()
     catalog, namespace = open_catalog(arguments.address)
-    left = sum(maintain(catalog.load_table(name), arguments) for name in sorted(catalog.list_tables(namespace)))
+    found = sorted(catalog.list_tables(namespace))
+    others = [name[-1] for name in found if name[-1] not in TABLES]
+    if others:
+        print(f"left alone, not tables of studysync: {', '.join(others)}", flush=True)
+    left = sum(maintain(catalog.load_table(name), arguments) for name in found if name[-1] in TABLES)
     if arguments.erase and left:
         print(f"old rows may be left, see above. Files that no snapshot names are removed after {arguments.unreferenced_hours:g} hours: "
               "call this again then.")

@@ -1,7 +1,7 @@
 {# Attaches the Iceberg catalog of STUDYSYNC_ICEBERG_CATALOG, and creates the views of studysync over its tables. Only for the target iceberg. #}
 {% macro attach_iceberg() %}
     {% if execute and target.name == 'iceberg' %}
-        {% set id, secret = env_var('STUDYSYNC_ICEBERG_CREDENTIAL').split(':') %}
+        {% set id, secret = env_var('STUDYSYNC_ICEBERG_CREDENTIAL').split(':', 1) %}
         {% set catalog = env_var('STUDYSYNC_ICEBERG_CATALOG') %}
         {% set endpoint = env_var('AWS_ENDPOINT_URL', 'https://s3.amazonaws.com') %}
         {% for extension in ['httpfs', 'avro', 'iceberg'] %}
