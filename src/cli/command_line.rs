@@ -128,7 +128,11 @@ pub(super) fn exit_with(error: &clap::Error) -> ArgMatches {
     if let (Some(flag), Some(name)) = (flag, name)
         && let Some(hint) = other_command(&name, flag)
     {
-        let problem = format!("`studysync {name}` has no {flag}");
+        let flag = name_of(flag);
+        let problem = match commands_with(flag).contains(&name) {
+            true => format!("--{flag} stands before `{name}`"),
+            false => format!("`studysync {name}` has no --{flag}"),
+        };
         // A failure to write is ignored, because the exit code still shows the result.
         exit::write_error(&mut anstream::stderr(), &problem, Some(&hint)).ok();
         std::process::exit(error.exit_code());
@@ -140,10 +144,24 @@ pub(super) fn exit_with(error: &clap::Error) -> ArgMatches {
     std::process::exit(error.exit_code())
 }
 
-/// Returns which commands have a flag that the command `name` does not have; `None` if no command has it.
-fn other_command(name: &str, flag: &str) -> Option<String> {
+/// Returns the name of a flag, without its value.
+fn name_of(flag: &str) -> &str {
     let flag = flag.trim_start_matches("--");
-    let flag = flag.split_once('=').map_or(flag, |(flag, _)| flag);
+    flag.split_once('=').map_or(flag, |(flag, _)| flag)
+}
+
+fn commands_with(flag: &str) -> Vec<String> {
+    let has_name = |arg: &Arg| {
+        arg.get_long() == Some(flag) || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&flag))
+    };
+    let cli = build();
+    let having = cli.get_subcommands().filter(|command| command.get_arguments().any(has_name));
+    having.map(|command| command.get_name().to_owned()).collect()
+}
+
+/// Returns where a flag belongs that the command line has in a wrong place; `None` if no command has it.
+fn other_command(name: &str, flag: &str) -> Option<String> {
+    let flag = name_of(flag);
     if name == "sync" && ["from", "since", "to", "until"].contains(&flag) {
         return Some("`sync` pulls what is new; `studysync backfill --from DATE` pulls a range".to_owned());
     }
@@ -152,12 +170,11 @@ fn other_command(name: &str, flag: &str) -> Option<String> {
             "--from and --to are the range of the answers; --since also shows what changed since then".to_owned(),
         );
     }
-    let has_name = |arg: &Arg| {
-        arg.get_long() == Some(flag) || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&flag))
-    };
-    let cli = build();
-    let having = cli.get_subcommands().filter(|command| command.get_arguments().any(has_name));
-    let having: Vec<String> = having.map(|command| format!("`{}`", command.get_name())).collect();
+    let having = commands_with(flag);
+    if having.iter().any(|having| having == name) {
+        return Some(format!("write it after the command: studysync {name} --{flag} ..."));
+    }
+    let having: Vec<String> = having.iter().map(|name| format!("`{name}`")).collect();
     (!having.is_empty()).then(|| format!("--{flag} is a flag of {}", having.join(", ")))
 }
 
@@ -209,6 +226,8 @@ mod tests {
         );
         assert!(other_command("sync", "--since").unwrap().contains("studysync backfill --from DATE"));
         assert_eq!(other_command("query", "--streams"), None);
+        let before = other_command("check", "--postgres=secret").unwrap();
+        assert_eq!(before, "write it after the command: studysync check --postgres ...");
     }
 
     #[test]
