@@ -107,16 +107,11 @@ pub(super) fn resolve_file(
     let folder = config.as_deref().and_then(Path::parent).unwrap_or(Path::new("")).to_owned();
     resolve_paths(&mut file, &folder, &mut overrides)?;
     check_ranges(&mut file)?;
-    check_archive_of_worker(&file, &overrides)?;
     let mut tables = streams::by_stream(std::mem::take(&mut file.streams))?;
     let service = service(file.service, &mut overrides)?;
     let throttle = throttle(&file.throttle, &overrides)?;
     let state_path = overrides.state.take().unwrap_or(file.state.path);
-    let archive_setting = if overrides.archive.is_some() { "--archive" } else { "[archive] path" };
-    let archive = overrides.archive.take().unwrap_or_else(|| match file.archive.path {
-        Some(choice) => choice,
-        None => ArchiveChoice::Folder(default_page_folder(&state_path, ARCHIVE_FOLDER)),
-    });
+    let (archive_setting, archive) = archive_choice(file.archive.path, &mut overrides, &state_path)?;
     let archive_location = archive_location(&archive, archive_setting, &state_path)?;
     let archive_owner = state_path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let state_path = resolve_state_links(state_path)?;
@@ -382,19 +377,25 @@ fn archive_location(archive: &ArchiveChoice, setting: &str, state_path: &Path) -
     }
 }
 
-/// Refuses a folder of pages that the file names for a worker: each worker would remove the unfinished pages of others.
-fn check_archive_of_worker(file: &ConfigFile, overrides: &Overrides) -> Result<(), ConfigError> {
-    match &file.archive.path {
-        Some(ArchiveChoice::Folder(path))
-            if overrides.shard.is_some()
-                && overrides.archive.is_none()
-                && !BucketAddress::is_address(&path.to_string_lossy()) =>
+/// Returns the setting that names the archive, and its value. Refuses a folder that the file names for a worker: each
+/// worker would remove the unfinished pages of others.
+fn archive_choice(
+    of_file: Option<ArchiveChoice>,
+    overrides: &mut Overrides,
+    state_path: &Path,
+) -> Result<(&'static str, ArchiveChoice), ConfigError> {
+    const OF_FILE: &str = "[archive] path";
+    match (overrides.archive.take(), of_file) {
+        (Some(choice), _) => Ok(("--archive", choice)),
+        (None, None) => Ok((OF_FILE, ArchiveChoice::Folder(default_page_folder(state_path, ARCHIVE_FOLDER)))),
+        (None, Some(ArchiveChoice::Folder(path)))
+            if overrides.shard.is_some() && !BucketAddress::is_address(&path.to_string_lossy()) =>
         {
             let problem = "with --shard, each worker needs a folder of its own: name it by --archive, name a folder of a bucket here, \
                  or leave the key out, for a folder beside the state file of each worker";
-            Err(invalid("[archive] path", problem))
+            Err(invalid(OF_FILE, problem))
         }
-        _ => Ok(()),
+        (None, Some(choice)) => Ok((OF_FILE, choice)),
     }
 }
 

@@ -8,13 +8,15 @@ use std::{
 
 use arrow::error::ArrowError;
 
-use super::extension::FULL_TEXT;
 use crate::{
     bucket::BucketError,
     files::{self, FileError},
     model::{FREE_SPACE, Fault, NEEDS_LOCKS, RunReason, USE_NEWER, WarehouseKind},
     schema::Table,
 };
+
+/// Name of DuckDB's extension for the search index.
+pub(super) const FULL_TEXT: &str = "fts";
 
 /// An error of a warehouse.
 #[derive(Debug, thiserror::Error)]

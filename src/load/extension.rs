@@ -1,5 +1,5 @@
-//! Finds and loads DuckDB's extensions: `fts`, which makes the search index, and those of catalogs. The program does not
-//! download extensions: the user must have installed them.
+//! Finds and loads DuckDB's extensions: `fts`, which makes the search index, and those of catalogs. The program
+//! downloads none: the user must have installed them.
 
 use std::path::{Path, PathBuf};
 
@@ -8,11 +8,9 @@ use duckdb::{Config, Connection};
 use super::{
     LoadError,
     engine::{Engine, common_config},
+    error::FULL_TEXT,
 };
 use crate::schema::quote_text;
-
-/// Name of the extension.
-pub(super) const FULL_TEXT: &str = "fts";
 
 /// Settings of the search index that `search_answers` reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use ::duckdb::Connection;
 use super::{
     Attachment, CATALOG, META_TABLE, attach,
     dialect::Dialect,
-    tables::{require_free, tables_sql},
+    tables::{require_free, tables_sql, texts},
 };
 use crate::{
     load::{
@@ -113,11 +113,4 @@ pub(in crate::load) fn check_extensions(catalog: &CatalogPlace) -> Result<Vec<(&
     Dialect::extensions_of(&catalog.address)
         .map(|name| Ok((name, check_extension(&connection, name, catalog.extension_directory.as_deref())?)))
         .collect()
-}
-
-pub(super) fn texts(connection: &Connection, sql: &str) -> Result<Vec<String>, LoadError> {
-    let failed = LoadError::engine("list the tables");
-    let mut statement = connection.prepare(sql).map_err(failed)?;
-    let rows = statement.query_map([], |row| row.get(0)).map_err(failed)?;
-    rows.collect::<Result<_, _>>().map_err(failed)
 }

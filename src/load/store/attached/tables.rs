@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{ACTION, AttachedStore, CATALOG, META_TABLE, dialect::is_created_by_others, reading::texts};
+use super::{ACTION, AttachedStore, CATALOG, META_TABLE, dialect::is_created_by_others};
 use crate::{
     load::{
         Identity, LoadError,
@@ -256,8 +256,8 @@ impl AttachedStore {
     }
 }
 
-/// Returns an error if one of the `found` tables has the name of a table of this program, and is not an empty one that a
-/// killed worker has created. The catalog is attached as `catalog`.
+/// Returns an error if one of the `found` tables has the name of a table of this program, and is not an empty one that
+/// a killed worker has created. The catalog is attached as `catalog`.
 pub(super) fn require_free(
     connection: &duckdb::Connection,
     catalog: &str,
@@ -282,6 +282,13 @@ fn is_of_others(address: &CatalogAddress, table: &str) -> LoadError {
 
 fn columns_sql(relation: &str) -> String {
     format!("SELECT column_name FROM (DESCRIBE {relation})")
+}
+
+pub(super) fn texts(connection: &duckdb::Connection, sql: &str) -> Result<Vec<String>, LoadError> {
+    let failed = LoadError::engine("list the tables");
+    let mut statement = connection.prepare(sql).map_err(failed)?;
+    let rows = statement.query_map([], |row| row.get(0)).map_err(failed)?;
+    rows.collect::<Result<_, _>>().map_err(failed)
 }
 
 /// Returns the query of the names of the tables of a schema of an attached catalog.
