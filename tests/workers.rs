@@ -37,8 +37,8 @@ pub fn assert_same(place: &Place, file: &Place, when: &str) {
 }
 
 /// Four workers with a state file each share a backfill. Two are killed, one of them goes on with its state, and the
-/// other has lost its disk. In the end the warehouse has what one undisturbed run loads.
-pub fn share_a_backfill(place: impl Fn(&Service) -> Place) {
+/// other has lost its disk. In the end the warehouse has what one undisturbed run loads. Returns this run.
+pub fn share_a_backfill(place: impl Fn(&Service) -> Place) -> (Service, Place) {
     let service = Service::start(small(1200, 240));
     let file = Place::new(&service).without_parquet();
     let from = days_ago(250);
@@ -66,6 +66,7 @@ pub fn share_a_backfill(place: impl Fn(&Service) -> Place) {
     }
     assert_eq!(service.log().len(), 0, "{:?}", service.log());
     assert_same(&workers[3], &file, "after four workers");
+    (service, file)
 }
 
 /// The service tells one of two workers to wait, once, and accepts all other requests. The other worker reads that in
@@ -101,5 +102,13 @@ fn p5_a_wait_that_one_worker_is_told_binds_the_other() {
 #[test]
 fn p1_four_workers_share_a_bucket() {
     let server = ObjectServer::start();
-    share_a_backfill(|service| Place::new(service).in_bucket(&server, "s3://tests/shared/warehouse"));
+    let place = |service: &Service| {
+        let place = Place::new(service).in_bucket(&server, "s3://tests/shared/warehouse");
+        place.archive_in_bucket(&server, "s3://tests/shared/archive")
+    };
+    let (service, file) = share_a_backfill(place);
+    // The archive has the pages of all workers.
+    let fresh = place(&service);
+    fresh.run(&["replay"]).expect(0);
+    assert_same(&fresh, &file, "after a replay");
 }
