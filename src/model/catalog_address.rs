@@ -230,12 +230,11 @@ fn unknown_parameter(name: &str) -> String {
 /// Decodes `%20` and the like. A `+` is a plus.
 fn decoded(text: &str) -> String {
     let value = format!("={}", text.replace('&', "%26"));
-    pairs(&value).next().map(|(_, value)| value).unwrap_or_default()
+    pairs(&value).pop().map(|(_, value)| value).unwrap_or_default()
 }
 
-fn pairs(query: &str) -> impl Iterator<Item = (String, String)> + use<> {
-    let pairs: Vec<_> = form_urlencoded::parse(query.replace('+', "%2B").as_bytes()).into_owned().collect();
-    pairs.into_iter()
+fn pairs(query: &str) -> Vec<(String, String)> {
+    form_urlencoded::parse(query.replace('+', "%2B").as_bytes()).into_owned().collect()
 }
 
 /// Sets the parameters of an address, in the form that this module reads.
@@ -261,7 +260,7 @@ impl Parameters {
         if url.fragment().is_some() {
             return Err("the address has a #, which is written as %23".to_owned());
         }
-        let left = pairs(url.query().unwrap_or_default()).collect();
+        let left = pairs(url.query().unwrap_or_default());
         url.set_query(None);
         Ok(Self { url, left })
     }

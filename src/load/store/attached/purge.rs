@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use super::{AttachedStore, CATALOG, tables::LAKE_CATALOG};
+use super::{
+    AttachedStore, CATALOG,
+    tables::{LAKE_CATALOG, postgres_sql},
+};
 use crate::{
     files,
     load::LoadError,
@@ -76,8 +79,7 @@ impl AttachedStore {
 
     /// Runs a query with two columns of text in PostgreSQL.
     fn ask(&self, catalog: &str, sql: &str) -> Result<Vec<(String, String)>, LoadError> {
-        let sql = format!("SELECT * FROM postgres_query('{catalog}', {})", quote_text(sql));
-        self.engine.query(ACTION, &sql, |row| Ok((row.get(0)?, row.get(1)?)))
+        self.engine.query(ACTION, &postgres_sql(catalog, sql), |row| Ok((row.get(0)?, row.get(1)?)))
     }
 
     /// Rewrites the tables and their statistics without removed rows, once no transaction sees these rows.

@@ -7,15 +7,15 @@ use ::duckdb::Connection;
 use super::{
     Attachment, CATALOG, META_TABLE, attach,
     dialect::Dialect,
-    tables::{require_free, tables_sql, texts},
+    tables::{require_creatable, tables_sql, texts},
 };
 use crate::{
     load::{
         LoadError,
         extension::{check_extension, new_engine},
     },
-    model::{CatalogAddress, CatalogPlace, PostgresAddress},
-    schema::{Table, quote_identifier, quote_text},
+    model::{CatalogAddress, CatalogPlace},
+    schema::{Table, quote_identifier},
 };
 
 /// The tables of a catalog that a reader has attached to its engine.
@@ -72,35 +72,16 @@ impl AttachedTables {
 /// Returns true if a catalog has a warehouse.
 ///
 /// # Errors
-/// `NotOurs` if it has none, and tables of another program with the same names.
+/// `NotOurs` or `Unsupported` if it has none, and none can be created.
 pub(in crate::load) fn exists(catalog: &CatalogPlace) -> Result<bool, LoadError> {
     let (connection, address) = (new_engine()?, &catalog.address);
     let _attachment = attach(&connection, catalog, CATALOG, true)?;
     let found = texts(&connection, &tables_sql(CATALOG, address.schema()))?.into_iter().collect::<BTreeSet<_>>();
     let exists = found.contains(META_TABLE);
     if !exists {
-        require_free(&connection, CATALOG, address, &found)?;
-        require_creation(&connection, address)?;
+        require_creatable(&connection, address, &found)?;
     }
     Ok(exists)
-}
-
-/// Returns an error if this user may not create tables in PostgreSQL.
-fn require_creation(connection: &Connection, address: &CatalogAddress) -> Result<(), LoadError> {
-    let CatalogAddress::Postgres(PostgresAddress { schema, .. }) = address else { return Ok(()) };
-    let sql = format!(
-        "SELECT current_user FROM (SELECT 1) one LEFT JOIN pg_namespace n ON n.nspname = {} \
-         WHERE NOT coalesce(has_schema_privilege(n.oid, 'CREATE'), has_database_privilege(current_database(), 'CREATE'))",
-        quote_text(schema)
-    );
-    let refused = texts(connection, &format!("SELECT * FROM postgres_query('{CATALOG}', {})", quote_text(&sql)))?;
-    match refused.first() {
-        None => Ok(()),
-        Some(user) => Err(LoadError::Unsupported(format!(
-            "the user {user} may not create tables in the schema {schema} of PostgreSQL: GRANT CREATE ON the schema, or on the database \
-             if there is no such schema"
-        ))),
-    }
 }
 
 /// Loads the extensions of a catalog into a new engine, which checks their version, platform and signature. Returns

@@ -67,7 +67,7 @@ impl AttachedStore {
     /// Creates the tables. A killed worker may have created some of `found`, which are empty then.
     fn create(&self, found: &BTreeSet<String>) -> Result<(), LoadError> {
         let address = &self.options.catalog.address;
-        require_free(self.engine.connection(), CATALOG, address, found)?;
+        require_creatable(self.engine.connection(), address, found)?;
         let schema = address.schema();
         if schema != "main" {
             let sql = format!("CREATE SCHEMA IF NOT EXISTS {CATALOG}.{}", quote_identifier(schema));
@@ -90,17 +90,16 @@ impl AttachedStore {
 
     /// Creates or changes tables in one transaction.
     fn change_tables(&self, statements: &[String]) -> Result<(), LoadError> {
-        self.engine.hit(DurableStep::DuckDbCreated, &self.place())?;
         self.in_one(statements, self.explained_creation())
     }
 
     /// Changes the metadata in one transaction.
     fn change_meta(&self, statements: &[String]) -> Result<(), LoadError> {
-        self.engine.hit(DurableStep::DuckDbCreated, &self.place())?;
         self.in_one(statements, self.explained("change the metadata"))
     }
 
     fn in_one(&self, statements: &[String], failed: impl Fn(duckdb::Error) -> LoadError) -> Result<(), LoadError> {
+        self.engine.hit(DurableStep::DuckDbCreated, &self.place())?;
         let connection = self.engine.connection();
         let sql = format!("BEGIN TRANSACTION; {}; COMMIT", statements.join(";\n"));
         connection.execute_batch(&sql).map_err(failed).inspect_err(|_| {
@@ -256,16 +255,49 @@ impl AttachedStore {
     }
 }
 
-/// Returns an error if one of the `found` tables has the name of a table of this program, and is not an empty one that
-/// a killed worker has created. The catalog is attached as `catalog`.
-pub(super) fn require_free(
+/// Returns an error if the tables cannot be created in the attached catalog, which has the tables `found`.
+pub(super) fn require_creatable(
     connection: &duckdb::Connection,
-    catalog: &str,
+    address: &CatalogAddress,
+    found: &BTreeSet<String>,
+) -> Result<(), LoadError> {
+    require_free(connection, address, found)?;
+    match address {
+        CatalogAddress::Postgres(address) => require_privilege(connection, &address.schema),
+        _ => Ok(()),
+    }
+}
+
+/// Returns an error if this user may not create tables in PostgreSQL.
+fn require_privilege(connection: &duckdb::Connection, schema: &str) -> Result<(), LoadError> {
+    let sql = format!(
+        "SELECT current_user FROM (SELECT 1) one LEFT JOIN pg_namespace n ON n.nspname = {} \
+         WHERE NOT coalesce(has_schema_privilege(n.oid, 'CREATE'), has_database_privilege(current_database(), 'CREATE'))",
+        quote_text(schema)
+    );
+    match texts(connection, &postgres_sql(CATALOG, &sql))?.first() {
+        None => Ok(()),
+        Some(user) => Err(LoadError::Unsupported(format!(
+            "the user {user} may not create tables in the schema {schema} of PostgreSQL: GRANT CREATE ON the schema, or on the database \
+             if there is no such schema"
+        ))),
+    }
+}
+
+/// Returns a query that runs a query in a PostgreSQL that is attached as `catalog`.
+pub(super) fn postgres_sql(catalog: &str, sql: &str) -> String {
+    format!("SELECT * FROM postgres_query('{catalog}', {})", quote_text(sql))
+}
+
+/// Returns an error if one of the `found` tables has the name of a table of this program, and is not an empty one that
+/// a killed worker has created.
+fn require_free(
+    connection: &duckdb::Connection,
     address: &CatalogAddress,
     found: &BTreeSet<String>,
 ) -> Result<(), LoadError> {
     for table in schema::tables().iter().filter(|table| found.contains(&table.name)) {
-        let relation = format!("{catalog}.{}.{}", quote_identifier(address.schema()), quote_identifier(&table.name));
+        let relation = format!("{CATALOG}.{}.{}", quote_identifier(address.schema()), quote_identifier(&table.name));
         let columns = texts(connection, &columns_sql(&relation))?;
         let has_columns = table.columns.iter().all(|column| columns.contains(&column.name));
         if !has_columns || !texts(connection, &format!("SELECT 'row' FROM {relation} LIMIT 1"))?.is_empty() {
