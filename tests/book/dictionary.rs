@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::assert_generated;
-use crate::harness::{Done, Place};
+use crate::harness::{Done, Place, all_contracts};
 
 /// A page: its name, its title, and its entries, in this order.
 struct Subject {
@@ -185,5 +185,16 @@ fn the_dbt_sources_use_the_words_of_the_dictionary() {
             let text = text.as_str().unwrap();
             assert!(described.contains(text), "sources.yml, {name}, lacks {text:?}: {hint}");
         }
+    }
+}
+
+/// A table that the script does not know would keep the rows of erased people in old snapshots.
+#[test]
+fn the_maintenance_of_iceberg_names_every_table() {
+    let script = include_str!("../../examples/iceberg/maintain.py");
+    let (_, names) = script.split_once("TABLES = {").unwrap();
+    let names = names.split_once('}').unwrap().0;
+    for table in all_contracts().keys() {
+        assert!(names.contains(&format!("\"{table}\"")), "maintain.py lacks {table}");
     }
 }
