@@ -83,7 +83,7 @@ pub(in crate::load) trait Store: Send {
     fn write(&mut self, changes: &[TableChange]) -> Result<(), LoadError>;
 
     /// Commits the open transaction durably; does nothing if none is open. `label` names the transaction for people who
-    /// look at the files. A DuckDB store ignores the label.
+    /// look at the files or snapshots. A DuckDB store ignores the label.
     fn commit(&mut self, label: &str) -> Result<(), LoadError>;
 
     /// Undoes the changes of the open transaction; does nothing if none is open.

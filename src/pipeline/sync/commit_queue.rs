@@ -35,6 +35,9 @@ const BATCH_AGE_MAX: Duration = Duration::from_secs(5);
 const BUSY_BATCH_AGE_MAX: Duration = Duration::from_secs(20);
 /// A batch of more rows than this waits for up to [`BUSY_BATCH_AGE_MAX`].
 const BUSY_ROWS: u64 = 50_000;
+/// Such a batch waits at least so many times as long as the last commit took, unless readers wait for the commit. A
+/// commit to an Iceberg catalog takes seconds, and adds files that each later read opens.
+const LAST_COMMIT_FACTOR: u32 = 10;
 
 /// Scans that every warehouse has applied and none has committed.
 struct Batch {
@@ -43,6 +46,8 @@ struct Batch {
     first_at: Instant,
     /// When the last scan was added.
     last_at: Instant,
+    /// How long the batch waits, after its first scan, once it has more than [`BUSY_ROWS`] rows.
+    busy_age_max: Duration,
     /// True if some warehouse has so many unpublished changes that it should commit and publish them now.
     is_full: bool,
 }
@@ -53,7 +58,7 @@ impl Batch {
     }
 
     fn age_max(&self) -> Duration {
-        if self.rows() > BUSY_ROWS { BUSY_BATCH_AGE_MAX } else { BATCH_AGE_MAX }
+        if self.rows() > BUSY_ROWS { self.busy_age_max } else { BATCH_AGE_MAX }
     }
 
     /// Returns when the batch must be committed if no further scan is added.
@@ -84,11 +89,21 @@ pub(super) struct CommitQueue {
     batch: Option<Batch>,
     /// The running step; at most one.
     step: JoinSet<StepEnd>,
+    /// When the running commit began.
+    commit_began: Option<Instant>,
+    /// How long the last commit took; zero if readers wait for commits.
+    last_commit: Duration,
+    keeps_readers_out: bool,
     /// The streams of scans that failed steps did not commit.
     left: Vec<Stream>,
 }
 
 impl CommitQueue {
+    /// Creates an empty queue. With `keeps_readers_out`, readers of a warehouse can open it only after a commit.
+    pub fn new(keeps_readers_out: bool) -> Self {
+        Self { keeps_readers_out, ..Self::default() }
+    }
+
     /// Adds a complete scan.
     pub fn push(&mut self, task: SyncTask, scan: CompletedScan) {
         self.ready.push_back((task, scan));
@@ -121,7 +136,9 @@ impl CommitQueue {
     pub fn due_batch(&mut self, is_ending: bool, is_pulling: bool) -> Option<Vec<(SyncTask, UncommittedScan)>> {
         let (is_working, is_next_ready) = (self.is_working(), !self.ready.is_empty());
         let is_due = |batch: &mut Batch| !is_working && (is_ending || !is_pulling || batch.is_due(is_next_ready));
-        self.batch.take_if(is_due).map(|batch| batch.scans)
+        let batch = self.batch.take_if(is_due)?;
+        self.commit_began = Some(Instant::now());
+        Some(batch.scans)
     }
 
     /// Starts a step.
@@ -131,14 +148,20 @@ impl CommitQueue {
 
     /// Waits until the running step ends. Returns `None` if there is none. Cancel safe.
     pub async fn next_ended(&mut self) -> Option<Result<StepEnd, JoinError>> {
-        self.step.join_next().await
+        let ended = self.step.join_next().await;
+        if let Some(began) = self.commit_began.take_if(|_| ended.is_some() && !self.keeps_readers_out) {
+            self.last_commit = began.elapsed();
+        }
+        ended
     }
 
     /// Adds an applied scan to the batch. `is_full` is true if some warehouse has so many unpublished changes that it
     /// should commit and publish them now.
     pub fn add_to_batch(&mut self, task: SyncTask, scan: UncommittedScan, is_full: bool) {
         let now = Instant::now();
-        let batch = self.batch.get_or_insert_with(|| Batch { scans: Vec::new(), first_at: now, last_at: now, is_full });
+        let busy_age_max = BUSY_BATCH_AGE_MAX.max(self.last_commit * LAST_COMMIT_FACTOR);
+        let begin = || Batch { scans: Vec::new(), first_at: now, last_at: now, busy_age_max, is_full };
+        let batch = self.batch.get_or_insert_with(begin);
         batch.scans.push((task, scan));
         (batch.last_at, batch.is_full) = (now, is_full);
     }

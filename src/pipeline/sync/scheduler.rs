@@ -56,7 +56,7 @@ impl Run {
         let in_flight_max = self.session.settings.throttle.in_flight_max;
         let mut pool = SyncPool::new(windows, in_flight_max);
         loop {
-            let mut commits = CommitQueue::default();
+            let mut commits = CommitQueue::new(self.keeps_readers_out());
             self.add_resumed(resumed, &mut pool.windows, &mut commits)?;
             self.scan_until_error(&mut pool, &mut commits).await;
             match pool.take_outcome() {
@@ -131,12 +131,17 @@ impl Run {
     /// Releases the DuckDB file, or the catalog file of a DuckLake, for a moment, so that waiting readers can open it.
     /// The next step at the warehouse waits for them. Pulls go on. Other warehouses can be read at any time.
     async fn let_readers_in(&self) -> Result<(), PipelineError> {
-        let locations = &self.session.settings.warehouse.locations;
-        if [WarehouseKind::DuckDb, WarehouseKind::DuckLake].iter().any(|kind| locations.contains_key(kind)) {
+        if self.keeps_readers_out() {
             self.release_locks().await?;
             sleep(READERS_TURN).await;
         }
         Ok(())
+    }
+
+    /// Returns true if a warehouse is a file that others cannot open during a run.
+    fn keeps_readers_out(&self) -> bool {
+        let locations = &self.session.settings.warehouse.locations;
+        [WarehouseKind::DuckDb, WarehouseKind::DuckLake].iter().any(|kind| locations.contains_key(kind))
     }
 
     /// Adds the unfinished scans of earlier runs: incomplete scans to the windows, complete scans to the commits.

@@ -18,6 +18,8 @@ pub(super) struct Dialect {
     pub needs_turn: bool,
     /// Texts in messages of the engine that mean that another writer has committed.
     pub conflicts: &'static [&'static str],
+    /// Statement before a commit, which gives its snapshot the text `{label}`.
+    pub before_commit: &'static str,
     /// Statements before the catalog is detached from an engine that has written.
     pub before_detach: &'static [&'static str],
     /// Statements after a rollback.
@@ -36,6 +38,7 @@ pub(super) enum Partitions {
 }
 
 const DUCKLAKE_CONFLICT: &str = "Transaction conflict";
+const DUCKLAKE_MESSAGE: &str = "CALL warehouse.set_commit_message('studysync', {label}); ";
 const LAKE_MONTHS: Partitions =
     Partitions::After("ALTER TABLE {table} SET PARTITIONED BY (year({column}), month({column}))");
 
@@ -45,6 +48,7 @@ static DUCKLAKE_FILE: Dialect = Dialect {
     partitions: LAKE_MONTHS,
     needs_turn: false,
     conflicts: &[DUCKLAKE_CONFLICT],
+    before_commit: DUCKLAKE_MESSAGE,
     // The engine leaves a commit log otherwise, which would not fit a rewritten file.
     before_detach: &["CHECKPOINT __ducklake_metadata_warehouse"],
     after_rollback: &[],
@@ -56,6 +60,7 @@ static DUCKLAKE_POSTGRES: Dialect = Dialect {
     partitions: LAKE_MONTHS,
     needs_turn: true,
     conflicts: &[DUCKLAKE_CONFLICT, "could not serialize access"],
+    before_commit: DUCKLAKE_MESSAGE,
     before_detach: &[],
     after_rollback: &[],
 };
@@ -67,6 +72,7 @@ static POSTGRES: Dialect = Dialect {
     partitions: Partitions::Indexed,
     needs_turn: true,
     conflicts: &["could not serialize access", "deadlock detected"],
+    before_commit: "",
     before_detach: &[],
     // The extension keeps columns that the rollback removed.
     after_rollback: &["CALL pg_clear_cache()"],
@@ -79,6 +85,7 @@ static ICEBERG: Dialect = Dialect {
     // Two commits to one table always conflict, and each transaction with rows has a row of the ledger.
     needs_turn: false,
     conflicts: &["Conflict_409", "CommitFailedException", "does not have a reachable state in this transaction"],
+    before_commit: "",
     before_detach: &[],
     after_rollback: &[],
 };

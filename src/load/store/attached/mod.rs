@@ -327,7 +327,7 @@ impl Store for AttachedStore {
         Ok(())
     }
 
-    fn commit(&mut self, _label: &str) -> Result<(), LoadError> {
+    fn commit(&mut self, label: &str) -> Result<(), LoadError> {
         let place = self.place();
         match self.transaction {
             Transaction::None => Ok(()),
@@ -335,7 +335,8 @@ impl Store for AttachedStore {
             Transaction::Failed => Err(LoadError::RolledBack),
             Transaction::Writing => {
                 self.engine.hit(DurableStep::DuckDbCommitted, &place)?;
-                self.end("COMMIT")?;
+                let named = self.dialect.before_commit.replace("{label}", &quote_text(label));
+                self.end(&format!("{named}COMMIT"))?;
                 self.engine.hit(DurableStep::DuckDbCommittedNow, &place)
             }
         }

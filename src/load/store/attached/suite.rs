@@ -360,18 +360,25 @@ fn a_replay_loses_no_commit_of_another_writer() {
 #[ignore = "slow: run by `make lakes`"]
 fn old_snapshots_of_a_ducklake_are_expired_and_files_joined() {
     const NIGHTS: i64 = 12;
-    for open in [ducklake_in, ducklake_of_postgres] {
+    for lake_in in [ducklake_in, ducklake_of_postgres] {
         let folder = TempDir::new().unwrap();
-        let kind = open(folder.path());
+        let kind = lake_in(folder.path());
         let files = || files_with(folder.path(), "PAR1").len();
         let mut warehouse = kind.open(&identity("test")).unwrap();
+        let mut last_scan = String::new();
         for night in 0..NIGHTS {
             // Each night has a new record, and changes that of the night before.
             let records = [answer(&format!("g{night}"), 0, "new"), answer(&format!("g{}", night - 1), 0, "changed")];
             let scan = answers_scan(night, 0, 1);
             warehouse.apply_and_commit(&scan, &WantedRows(&[page(&records)]), &CommitOptions::default()).unwrap();
             warehouse.publish().unwrap();
+            last_scan = scan.id.0;
         }
+        let mut store = open(&kind, &identity("test"), true).unwrap();
+        store.attach().unwrap();
+        let message = "SELECT arg_max(commit_message, snapshot_id) FROM ducklake_snapshots('warehouse')";
+        assert_eq!(store.engine.query::<String, Vec<_>>("read", message, |row| row.get(0)).unwrap(), [last_scan]);
+        drop(store);
         let rows = || kind.reader().query("SELECT * FROM responses ORDER BY ALL", 100).unwrap().batches;
         let oldest_ms = warehouse.maintain(0).unwrap().unwrap().oldest_ms;
         let before = warehouse.maintain(oldest_ms + 12 * DAY_MS).unwrap().unwrap();
