@@ -33,9 +33,9 @@ const BATCH_AGE_MAX: Duration = Duration::from_secs(5);
 /// row group that is not full in each table: a commit every five seconds took a tenth of the time of a backfill. After
 /// a kill, the next run applies the rows again from the spool.
 const BUSY_BATCH_AGE_MAX: Duration = Duration::from_secs(20);
-/// A batch of more rows than this waits for up to [`BUSY_BATCH_AGE_MAX`].
+/// A batch of more rows than this waits for [`BUSY_BATCH_AGE_MAX`], or longer.
 const BUSY_ROWS: u64 = 50_000;
-/// Such a batch waits at least so many times as long as the last commit took, unless readers wait for the commit. A
+/// Such a batch waits so many times as long as the last commit took, unless readers wait for the commit. A
 /// commit to an Iceberg catalog takes seconds, and adds files that each later read opens.
 const LAST_COMMIT_FACTOR: u32 = 10;
 
