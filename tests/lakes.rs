@@ -99,6 +99,29 @@ fn iceberg_has_what_a_file_has() {
 
 #[test]
 #[ignore = "slow: run by `make lakes`"]
+fn a_catalog_that_refuses_the_keys_is_not_lost() {
+    let service = Service::start(small(50, 10));
+    let catalog = place(&service, &Catalog::new(CatalogKind::Iceberg, Path::new("")));
+    catalog.run(&["backfill", "--from", &days_ago(12)]).expect(0);
+    let catalog = catalog.with_env("STUDYSYNC_ICEBERG_TOKEN", "expired");
+    let refused = |arguments: &[&str], catalog: &Place| {
+        let done = catalog.run(arguments);
+        assert!(done.code != 0 && done.stderr.contains("STUDYSYNC_ICEBERG_TOKEN"), "{arguments:?}: {done:?}");
+        assert!(!done.stderr.contains("no warehouse"), "{arguments:?}: {done:?}");
+    };
+    let all =
+        [&["sync"][..], &["query", "SELECT 1"], &["check"], &["erase", "--user-id", "u", "--local-only", "--yes"]];
+    all.into_iter().for_each(|arguments| refused(arguments, &catalog));
+    let status = catalog.run(&["status"]);
+    assert!(!status.stdout.contains("was lost"), "{}", status.stdout);
+    refused(
+        &["query", "SELECT 1"],
+        &catalog.with_env("STUDYSYNC_ICEBERG_TOKEN", "").with_env("STUDYSYNC_ICEBERG_CREDENTIAL", ""),
+    );
+}
+
+#[test]
+#[ignore = "slow: run by `make lakes`"]
 fn four_workers_share_an_iceberg_catalog() {
     let catalog = Catalog::new(CatalogKind::Iceberg, Path::new(""));
     share_a_backfill(|service| place(service, &catalog));

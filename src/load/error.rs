@@ -237,11 +237,19 @@ impl Fault for LoadError {
             error if error.is_out_of_memory() => {
                 "raise memory_limit_mb under [warehouse] and run the same command again: nothing committed is lost"
             }
+            LoadError::Engine { source, .. } if refuses_keys(&source.to_string()) => {
+                "set STUDYSYNC_ICEBERG_CREDENTIAL or STUDYSYNC_ICEBERG_TOKEN to keys that may read and write the namespace"
+            }
             LoadError::Bucket(error) => error.hint()?,
             LoadError::File(error) => error.hint()?,
             _ => return None,
         })
     }
+}
+
+/// Returns true if a message of the engine means that an Iceberg catalog refuses the keys, or that it needs some.
+fn refuses_keys(message: &str) -> bool {
+    ["Unauthorized_401", "Forbidden_403"].iter().any(|code| message.contains(code))
 }
 
 const DAMAGED: &str = "move it away and run `studysync replay`: it rebuilds the warehouse from the archive, without a request and with \

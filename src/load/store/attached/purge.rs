@@ -72,7 +72,7 @@ impl AttachedStore {
             CatalogAddress::DuckLake { catalog: LakeCatalog::Postgres(address), .. } => (LAKE_CATALOG, address),
             _ => return Ok(None),
         };
-        let tables = self.tables_in(catalog, name)?.into_iter();
+        let tables = self.postgres_tables(catalog, name)?.into_iter();
         let tables = tables.filter(|table| catalog == LAKE_CATALOG || schema::table(table).is_some()).collect();
         Ok(Some(PostgresSchema { catalog, name: name.clone(), tables }))
     }

@@ -7,7 +7,7 @@ use ::duckdb::Connection;
 use super::{
     Attachment, CATALOG, META_TABLE, attach,
     dialect::Dialect,
-    tables::{require_creatable, tables_sql, texts},
+    tables::{readable_tables_in, require_creatable, texts},
 };
 use crate::{
     load::{
@@ -34,8 +34,7 @@ impl AttachedTables {
     /// `Missing` if it has no warehouse; `Locked` while a run has the catalog file of a DuckLake open; `NoExtension`.
     pub fn attach(connection: &Connection, catalog: &CatalogPlace, name: String) -> Result<Self, LoadError> {
         let attachment = attach(connection, catalog, &name, true)?;
-        let found: BTreeSet<String> =
-            texts(connection, &tables_sql(&name, catalog.address.schema()))?.into_iter().collect();
+        let found = readable_tables_in(connection, &name, catalog.address.schema())?;
         if !found.contains(META_TABLE) {
             return Err(LoadError::Missing { path: catalog.address.to_string().into() });
         }
@@ -76,7 +75,7 @@ impl AttachedTables {
 pub(in crate::load) fn exists(catalog: &CatalogPlace) -> Result<bool, LoadError> {
     let (connection, address) = (new_engine()?, &catalog.address);
     let _attachment = attach(&connection, catalog, CATALOG, true)?;
-    let found = texts(&connection, &tables_sql(CATALOG, address.schema()))?.into_iter().collect::<BTreeSet<_>>();
+    let found = readable_tables_in(&connection, CATALOG, address.schema())?;
     let exists = found.contains(META_TABLE);
     if !exists {
         require_creatable(&connection, address, &found)?;

@@ -28,6 +28,9 @@ const KEPT_SNAPSHOTS_MS: i64 = 7 * DAY_MS;
 /// Share of removed rows from which the maintenance writes a file anew. A small file with one removed row has more, and
 /// only files without removed rows are joined.
 const REWRITTEN_SHARE: &str = "0.001";
+const LIST: &str = "list the tables";
+/// Begins the engine's message about a table or schema that a catalog lacks.
+const NO_TABLE: &str = "Catalog Error";
 /// Begins the engine's message about a column that a table lacks.
 const NO_COLUMN: &str = "Binder Error";
 /// Key of the hash of the contracts whose tables and columns exist.
@@ -36,7 +39,8 @@ const CONTRACT: &str = "contract";
 impl AttachedStore {
     /// Creates the tables and columns that are missing, and checks whose they are.
     pub(super) fn make_ready(&mut self) -> Result<(), LoadError> {
-        let found = self.tables()?;
+        let list = if self.options.is_read_only { readable_tables_in } else { tables_in };
+        let found = list(self.engine.connection(), CATALOG, self.options.catalog.address.schema())?;
         if !found.contains(META_TABLE) {
             if self.options.is_read_only {
                 return Err(LoadError::Missing { path: self.place() });
@@ -53,15 +57,6 @@ impl AttachedStore {
             true => Err(LoadError::Unfinished { path: self.place() }),
             false => self.change_tables(&statements),
         }
-    }
-
-    /// Returns the names of the tables of the schema.
-    fn tables(&self) -> Result<BTreeSet<String>, LoadError> {
-        self.tables_in(CATALOG, self.options.catalog.address.schema())
-    }
-
-    pub(super) fn tables_in(&self, catalog: &str, schema: &str) -> Result<BTreeSet<String>, LoadError> {
-        self.engine.query("list the tables", &tables_sql(catalog, schema), |row| row.get(0))
     }
 
     /// Creates the tables. A killed worker may have created some of `found`, which are empty then.
@@ -195,13 +190,14 @@ impl AttachedStore {
     /// catalog of a DuckLake in PostgreSQL, which have least and greatest values of columns.
     pub(super) fn tables_of_users(&self) -> Result<Vec<ForeignTable>, LoadError> {
         let is_foreign = |name: &String| name != META_TABLE && schema::table(name).is_none();
-        let named = self.tables()?.into_iter().filter(is_foreign).map(|name| (self.relation(&name), name));
+        let own = readable_tables_in(self.engine.connection(), CATALOG, self.options.catalog.address.schema())?;
+        let named = own.into_iter().filter(is_foreign).map(|name| (self.relation(&name), name));
         let mut foreign: Vec<(String, String)> = named.collect();
         if let CatalogAddress::DuckLake { catalog: LakeCatalog::Postgres(address), .. } = &self.options.catalog.address
         {
             let schema = quote_identifier(&address.schema);
             let relation = |name: &String| format!("{LAKE_CATALOG}.{schema}.{}", quote_identifier(name));
-            let names = self.tables_in(LAKE_CATALOG, &address.schema)?.into_iter();
+            let names = self.postgres_tables(LAKE_CATALOG, &address.schema)?.into_iter();
             foreign.extend(names.map(|name| (relation(&name), format!("catalog {name}"))));
         }
         let with_columns = foreign.into_iter().map(|(relation, name)| {
@@ -209,6 +205,13 @@ impl AttachedStore {
             Ok(ForeignTable { name, relation, columns })
         });
         with_columns.collect()
+    }
+
+    /// Returns the names of the tables of a schema in PostgreSQL, which is attached as `catalog`. The engine does not
+    /// list those of the catalog of a DuckLake.
+    pub(super) fn postgres_tables(&self, catalog: &str, schema: &str) -> Result<Vec<String>, LoadError> {
+        let sql = format!("SELECT tablename::text FROM pg_tables WHERE schemaname = {}", quote_text(schema));
+        texts(self.engine.connection(), &postgres_sql(catalog, &sql))
     }
 
     /// Returns the snapshots of the ledger, which each commit changes.
@@ -317,16 +320,44 @@ fn columns_sql(relation: &str) -> String {
 }
 
 pub(super) fn texts(connection: &duckdb::Connection, sql: &str) -> Result<Vec<String>, LoadError> {
-    let failed = LoadError::engine("list the tables");
+    let failed = LoadError::engine(LIST);
     let mut statement = connection.prepare(sql).map_err(failed)?;
     let rows = statement.query_map([], |row| row.get(0)).map_err(failed)?;
     rows.collect::<Result<_, _>>().map_err(failed)
 }
 
-/// Returns the query of the names of the tables of a schema of an attached catalog.
-pub(super) fn tables_sql(catalog: &str, schema: &str) -> String {
-    let (catalog, schema) = (quote_text(catalog), quote_text(schema));
-    format!("SELECT table_name FROM duckdb_tables() WHERE database_name = {catalog} AND schema_name = {schema}")
+/// Returns the names of the tables of a schema of an attached catalog.
+pub(super) fn tables_in(
+    connection: &duckdb::Connection,
+    catalog: &str,
+    schema: &str,
+) -> Result<BTreeSet<String>, LoadError> {
+    let [named_catalog, named_schema] = [catalog, schema].map(quote_text);
+    let sql = format!(
+        "SELECT table_name FROM duckdb_tables() WHERE database_name = {named_catalog} AND schema_name = {named_schema}"
+    );
+    Ok(texts(connection, &sql)?.into_iter().collect())
+}
+
+/// Returns the names of the tables of a schema to read them.
+///
+/// # Errors
+/// That of the catalog, if it answers with one: the engine then lists no tables. A schema that was read while it was
+/// missing cannot be created by this engine.
+pub(super) fn readable_tables_in(
+    connection: &duckdb::Connection,
+    catalog: &str,
+    schema: &str,
+) -> Result<BTreeSet<String>, LoadError> {
+    let found = tables_in(connection, catalog, schema)?;
+    if !found.contains(META_TABLE) {
+        let sql = format!("SELECT 1 FROM {catalog}.{}.{META_TABLE} LIMIT 0", quote_identifier(schema));
+        match connection.execute_batch(&sql) {
+            Err(error) if !error.to_string().contains(NO_TABLE) => return Err(LoadError::engine(LIST)(error)),
+            _ => {}
+        }
+    }
+    Ok(found)
 }
 
 /// Returns a hash of the tables of this program.
