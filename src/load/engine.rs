@@ -72,11 +72,6 @@ impl StartedEngine {
         Ok(Self { connection: Connection::open_in_memory_with_flags(config).map_err(failed)?, options })
     }
 
-    /// Returns the resources that the engine may use.
-    pub(super) fn options(&self) -> &EngineOptions {
-        &self.options
-    }
-
     /// Prepares the engine for work, and removes the spill files of a killed process. [`Engine::hit`] hits these
     /// `failpoints`.
     pub(super) fn ready(self, failpoints: Failpoints) -> Result<Engine, LoadError> {
@@ -118,16 +113,17 @@ impl Engine {
         Ok(())
     }
 
-    /// Replaces the engine as [`Engine::restart`] does, by one with twice the memory, and returns the new memory in
-    /// bytes. At [`ENGINE_BYTES_MAX`] or more, returns `None` and does nothing.
-    pub(super) fn restart_with_more_memory(&mut self) -> Result<Option<u64>, LoadError> {
+    /// Replaces the engine as [`Engine::restart`] does, by one with twice the memory. Returns false, and does nothing,
+    /// at [`ENGINE_BYTES_MAX`] or more.
+    pub(super) fn restart_with_more_memory(&mut self) -> Result<bool, LoadError> {
         if self.options.memory_limit_bytes >= ENGINE_BYTES_MAX {
-            return Ok(None);
+            return Ok(false);
         }
-        let memory_limit_bytes = (self.options.memory_limit_bytes * 2).min(ENGINE_BYTES_MAX);
-        self.options.memory_limit_bytes = memory_limit_bytes;
+        self.options.memory_limit_bytes = (self.options.memory_limit_bytes * 2).min(ENGINE_BYTES_MAX);
         self.restart()?;
-        Ok(Some(memory_limit_bytes))
+        let mib = self.options.memory_limit_bytes >> 20;
+        tracing::warn!("DuckDB needs more memory than memory_limit_mb leaves it, and gets {mib} MiB");
+        Ok(true)
     }
 
     /// Runs `work` with all threads instead of one, for work that reads or writes complete files or tables. If `work`
@@ -155,6 +151,11 @@ impl Engine {
         let done = work();
         let reset = set_order_kept(true);
         done.and_then(|value| reset.map(|()| value))
+    }
+
+    /// Returns the engine's memory for data, in bytes.
+    pub(super) fn memory_limit_bytes(&self) -> u64 {
+        self.options.memory_limit_bytes
     }
 
     /// Returns the number of threads for [`Engine::with_all_threads`]: as many as the options and the memory allow.

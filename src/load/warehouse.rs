@@ -326,8 +326,7 @@ impl Warehouse {
 
     /// Runs the maintenance of a DuckLake if it is due. Returns the snapshots that the catalog keeps, if it keeps any.
     pub fn maintain(&mut self, now_ms: i64) -> Result<Option<Snapshots>, LoadError> {
-        self.commit_pending()?;
-        self.store.store().maintain(now_ms)
+        self.run(|store| store.store().maintain(now_ms))
     }
 
     /// Updates the search index and the copy for readers. Called after the run's row is in `sync_runs`, so that the
@@ -447,8 +446,7 @@ impl Warehouse {
 
     /// Removes the bytes of removed and replaced rows from the files of the warehouse.
     pub fn remove_old_bytes(&mut self) -> Result<(), LoadError> {
-        self.commit_pending()?;
-        self.store.store().purge_removed_bytes()
+        self.run(|store| store.store().purge_removed_bytes())
     }
 
     /// Adds rows to `erasures`, or replaces the rows of the same erasures.

@@ -9,7 +9,7 @@ use super::{
 };
 
 /// Tokens and files as of the last commit that changed them. docs/contributing/size.md says how to change them.
-const RECORDED: Size = Size { tokens: 737_500, files: 560 };
+const RECORDED: Size = Size { tokens: 738_700, files: 561 };
 /// The recorded number must be lowered once the tokens are this far below it.
 const SLACK: usize = 1000;
 

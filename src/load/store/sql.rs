@@ -83,15 +83,43 @@ pub(super) fn change(
     change: &TableChange,
     failed: impl Fn(duckdb::Error) -> LoadError + Copy,
 ) -> Result<(), LoadError> {
-    if !change.removed.is_empty() {
-        let delete = |rows: &str| {
-            let has_key = has_key(change.table, &change.removed);
-            let in_range = in_range(change.table, change.removed_range);
-            format!("DELETE FROM {target} AS t USING {rows} k WHERE {has_key}{in_range}")
-        };
-        engine.execute_with_rows(change.removed.values(), delete).map_err(failed)?;
+    remove(engine, target, change, failed)?;
+    add(engine, target, change, failed)
+}
+
+/// Removes the rows that a change removes.
+pub(super) fn remove(
+    engine: &Engine,
+    target: &str,
+    change: &TableChange,
+    failed: impl Fn(duckdb::Error) -> LoadError,
+) -> Result<(), LoadError> {
+    if change.removed.is_empty() {
+        return Ok(());
     }
+    let delete = |rows: &str| {
+        let has_key = has_key(change.table, &change.removed);
+        let in_range = in_range(change.table, change.removed_range);
+        format!("DELETE FROM {target} AS t USING {rows} k WHERE {has_key}{in_range}")
+    };
+    engine.execute_with_rows(change.removed.values(), delete).map(drop).map_err(failed)
+}
+
+/// Inserts the rows that a change adds.
+pub(super) fn add(
+    engine: &Engine,
+    target: &str,
+    change: &TableChange,
+    failed: impl Fn(duckdb::Error) -> LoadError,
+) -> Result<(), LoadError> {
     engine.insert(target, &without_empty_columns(change.table, &change.added)?).map_err(failed)
+}
+
+/// Returns the statement that inserts all rows of a relation into a table.
+pub(super) fn copy(table: &Table, from: &str, target: &str) -> String {
+    let columns: Vec<String> = table.column_names().into_iter().map(quote_identifier).collect();
+    let columns = columns.join(", ");
+    format!("INSERT INTO {target} ({columns}) SELECT {columns} FROM {from};")
 }
 
 /// Returns the SQL condition ` AND t.created_at >= ...` for the rows of table `t` within the range. Returns an empty

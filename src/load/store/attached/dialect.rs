@@ -10,7 +10,7 @@ use crate::{
 pub(super) struct Dialect {
     /// The extensions of DuckDB, in the order in which they are loaded.
     pub extensions: &'static [&'static str],
-    /// Settings of the engine for this kind.
+    /// Settings of the engine for this kind, beside those of buckets.
     pub settings: &'static [&'static str],
     pub partitions: Partitions,
     /// True if two transactions can add rows with the same new key without a conflict. Each transaction then changes a
@@ -18,6 +18,9 @@ pub(super) struct Dialect {
     pub needs_turn: bool,
     /// Texts in messages of the engine that mean that another writer has committed.
     pub conflicts: &'static [&'static str],
+    /// True if each statement that inserts leaves files and a manifest, which each later read opens. The new rows of a
+    /// transaction then wait in a temporary table.
+    pub stages_rows: bool,
     /// Statement before a commit, which gives its snapshot the text `{label}`.
     pub before_commit: &'static str,
     /// Statements before the catalog is detached from an engine that has written.
@@ -37,6 +40,9 @@ pub(super) enum Partitions {
     After(&'static str),
 }
 
+/// Makes the parts of an upload to a bucket 5 MiB long, the least of S3. Each file that the engine writes has such a
+/// buffer, which takes 77 MiB otherwise.
+const UPLOADED_PARTS: &str = "SET s3_uploader_max_filesize = '50GB'";
 const DUCKLAKE_CONFLICT: &str = "Transaction conflict";
 const DUCKLAKE_MESSAGE: &str = "CALL warehouse.set_commit_message('studysync', {label}); ";
 const LAKE_MONTHS: Partitions =
@@ -48,6 +54,7 @@ static DUCKLAKE_FILE: Dialect = Dialect {
     partitions: LAKE_MONTHS,
     needs_turn: false,
     conflicts: &[DUCKLAKE_CONFLICT],
+    stages_rows: false,
     before_commit: DUCKLAKE_MESSAGE,
     // The engine leaves a commit log otherwise, which would not fit a rewritten file.
     before_detach: &["CHECKPOINT __ducklake_metadata_warehouse"],
@@ -60,6 +67,7 @@ static DUCKLAKE_POSTGRES: Dialect = Dialect {
     partitions: LAKE_MONTHS,
     needs_turn: true,
     conflicts: &[DUCKLAKE_CONFLICT, "could not serialize access"],
+    stages_rows: false,
     before_commit: DUCKLAKE_MESSAGE,
     before_detach: &[],
     after_rollback: &[],
@@ -72,6 +80,7 @@ static POSTGRES: Dialect = Dialect {
     partitions: Partitions::Indexed,
     needs_turn: true,
     conflicts: &["could not serialize access", "deadlock detected"],
+    stages_rows: false,
     before_commit: "",
     before_detach: &[],
     // The extension keeps columns that the rollback removed.
@@ -80,11 +89,14 @@ static POSTGRES: Dialect = Dialect {
 
 static ICEBERG: Dialect = Dialect {
     extensions: &["httpfs", "avro", "iceberg"],
-    settings: &[],
+    // The extension estimates a negative number of rows for a range without rows between removed ones. A statement that
+    // joins or unites such tables would fail.
+    settings: &["SET disabled_optimizers = 'statistics_propagation'"],
     partitions: Partitions::InCreate(" PARTITIONED BY (month({column}))"),
     // Two commits to one table always conflict, and each transaction with rows has a row of the ledger.
     needs_turn: false,
     conflicts: &["Conflict_409", "CommitFailedException", "does not have a reachable state in this transaction"],
+    stages_rows: true,
     before_commit: "",
     before_detach: &[],
     after_rollback: &[],
@@ -111,6 +123,12 @@ impl Dialect {
     /// Returns the extensions that a catalog needs, in the order in which they are loaded.
     pub fn extensions_of(address: &CatalogAddress) -> impl Iterator<Item = &'static str> + use<> {
         has_bucket(address).then_some("httpfs").into_iter().chain(Self::of(address).extensions.iter().copied())
+    }
+
+    /// Returns the settings of the engine for a catalog. They need its extensions.
+    pub fn settings_of(address: &CatalogAddress) -> impl Iterator<Item = &'static str> + use<> {
+        let uploads = Self::extensions_of(address).any(|extension| extension == "httpfs");
+        uploads.then_some(UPLOADED_PARTS).into_iter().chain(Self::of(address).settings.iter().copied())
     }
 
     pub fn is_conflict(&self, message: &str) -> bool {

@@ -7,10 +7,11 @@
 mod dialect;
 mod purge;
 mod reading;
+mod staging;
 mod tables;
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeMap, HashSet},
     path::{Path, PathBuf},
 };
 
@@ -61,6 +62,8 @@ pub(in crate::load) struct AttachedStore {
     /// What keeps others from the catalog while it is attached; `None` if it is not attached.
     claim: Option<Attachment>,
     transaction: Transaction,
+    /// Bytes of the rows by table that the open transaction has added and that wait in temporary tables.
+    staged: BTreeMap<&'static str, u64>,
 }
 
 /// The right to have a catalog attached: a claim of the catalog file of a DuckLake.
@@ -92,7 +95,8 @@ impl AttachedStore {
     ) -> Result<AttachedStore, LoadError> {
         let dialect = Dialect::of(&options.catalog.address);
         let engine = engine.ready(failpoints)?;
-        let mut store = Self { engine, options, dialect, claim: None, transaction: Transaction::None };
+        let mut store =
+            Self { engine, options, dialect, claim: None, transaction: Transaction::None, staged: BTreeMap::new() };
         store.attach()?;
         Ok(store)
     }
@@ -184,6 +188,7 @@ impl AttachedStore {
             self.engine.connection().execute_batch("ROLLBACK").ok();
         }
         self.transaction = Transaction::None;
+        self.staged.clear();
         ended
     }
 }
@@ -199,7 +204,6 @@ fn attach(
     name: &str,
     is_read_only: bool,
 ) -> Result<Attachment, LoadError> {
-    let dialect = Dialect::of(&catalog.address);
     for extension in Dialect::extensions_of(&catalog.address) {
         load_extension(connection, extension, catalog.extension_directory.as_deref())?;
     }
@@ -212,7 +216,7 @@ fn attach(
         _ => None,
     };
     let place = catalog.address.to_string();
-    let settings = dialect.settings.iter().map(|setting| (*setting).to_owned());
+    let settings = Dialect::settings_of(&catalog.address).map(str::to_owned);
     for statement in settings.chain(attach_sql(catalog, name, is_read_only)) {
         connection.execute_batch(&statement).map_err(|error| match explain(OPEN, Path::new(&place))(error) {
             // The engine may quote the statement.
@@ -278,12 +282,9 @@ impl AttachedStore {
             }
         }
         for table in schema::tables() {
-            let (target, name) = (self.relation(&table.name), quote_identifier(&table.name));
-            let columns: Vec<String> = table.column_names().into_iter().map(quote_identifier).collect();
-            let columns = columns.join(", ");
-            let sql = format!(
-                "DELETE FROM {target}; INSERT INTO {target} ({columns}) SELECT {columns} FROM built.main.{name}"
-            );
+            let target = self.relation(&table.name);
+            let copy = sql::copy(table, &format!("built.main.{}", quote_identifier(&table.name)), &target);
+            let sql = format!("DELETE FROM {target}; {copy}");
             self.engine.connection().execute_batch(&sql).map_err(self.explained(ACTION))?;
         }
         Ok(true)
@@ -305,9 +306,11 @@ impl Store for AttachedStore {
         filter: &Filter<'_>,
         take: &mut Take<'_>,
     ) -> Result<(), LoadError> {
-        let relation = self.relation(&table.name);
         let is_closed = self.transaction == Transaction::None;
-        let read = self.in_transaction(|store| sql::rows(&store.engine, &relation, table, columns, filter, take));
+        let read = self.in_transaction(|store| {
+            let mut relations = store.relations(table);
+            relations.try_for_each(|relation| sql::rows(&store.engine, &relation, table, columns, filter, take))
+        });
         if is_closed && read.is_err() {
             self.rollback();
         }
@@ -319,12 +322,10 @@ impl Store for AttachedStore {
             if store.dialect.needs_turn && store.transaction == Transaction::Reading {
                 store.take_turn()?;
             }
-            changes.iter().try_for_each(|change| {
-                sql::change(&store.engine, &store.relation(&change.table.name), change, store.explained(ACTION))
-            })
+            changes.iter().try_for_each(|change| store.change(change))
         })?;
         self.transaction = Transaction::Writing;
-        Ok(())
+        self.count_staged(changes)
     }
 
     fn commit(&mut self, label: &str) -> Result<(), LoadError> {
@@ -334,6 +335,7 @@ impl Store for AttachedStore {
             Transaction::Reading => self.end("ROLLBACK"),
             Transaction::Failed => Err(LoadError::RolledBack),
             Transaction::Writing => {
+                self.insert_staged(0)?;
                 self.engine.hit(DurableStep::DuckDbCommitted, &place)?;
                 let named = self.dialect.before_commit.replace("{label}", &quote_text(label));
                 self.end(&format!("{named}COMMIT"))?;
@@ -351,6 +353,13 @@ impl Store for AttachedStore {
         for statement in self.dialect.after_rollback {
             self.engine.connection().execute_batch(statement).ok();
         }
+    }
+
+    /// Replaces the engine by one with twice the memory, which has no catalog attached.
+    fn raise_memory(&mut self) -> Result<bool, LoadError> {
+        // An engine without memory may refuse every statement.
+        self.detach().ok();
+        self.engine.restart_with_more_memory()
     }
 
     /// Ends a transaction that has only read, so that the next one sees what others committed. Closes the catalog file
@@ -396,5 +405,9 @@ impl Store for AttachedStore {
     }
 }
 
+#[cfg(test)]
+mod erasures;
+#[cfg(test)]
+mod races;
 #[cfg(test)]
 mod suite;

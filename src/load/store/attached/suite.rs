@@ -1,18 +1,7 @@
 //! Runs the conformance suite on catalogs. `scripts/lakes.sh` starts the servers and names the extensions.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::Path,
-    sync::{
-        Mutex,
-        atomic::{AtomicI64, Ordering},
-    },
-    thread,
-    time::Duration,
-};
+use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
-use arrow::util::pretty::pretty_format_batches;
 use tempfile::TempDir;
 use uuid::Uuid;
 
@@ -22,19 +11,23 @@ use crate::{
     load::{
         CommitOptions, EngineOptions, Reader, Warehouse,
         conformance::{Answer, Kind, answer, answers_scan, day, identity, page, pages::WantedRows},
+        engine::ENGINE_BYTES_MIN,
         extension::new_engine,
     },
     model::{CatalogAddress, CatalogKeys, DAY_MS, Identifier, IdentifierKind, Location, WarehouseKind},
     schema::{self, quote_text},
 };
 
-struct InCatalog {
+/// Time to wait for the transactions of other tests.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(super) struct InCatalog {
     kind: WarehouseKind,
-    catalog: CatalogPlace,
+    pub(super) catalog: CatalogPlace,
     /// The published rows as Parquet files, for comparisons.
     mirror: TempDir,
-    /// How long to wait for the transactions of other tests.
-    wait: Duration,
+    memory_limit_bytes: u64,
+    pub(super) wait: Duration,
 }
 
 #[expect(clippy::disallowed_methods, reason = "the script names servers and folders")]
@@ -42,12 +35,12 @@ fn variable(name: &str) -> String {
     std::env::var(name).expect("run by scripts/lakes.sh, which starts the servers")
 }
 
-fn open(kind: &InCatalog, identity: &Identity, is_read_only: bool) -> Result<AttachedStore, LoadError> {
-    let (catalog, identity, patience) =
-        (kind.catalog.clone(), identity.clone(), LockPatience { wait: kind.wait, ..LockPatience::default() });
+pub(super) fn open(kind: &InCatalog, identity: &Identity, is_read_only: bool) -> Result<AttachedStore, LoadError> {
+    let (catalog, identity) = (kind.catalog.clone(), identity.clone());
+    let patience = LockPatience { wait: kind.wait, ..LockPatience::default() };
     let options = AttachedOptions { catalog, identity, patience, is_read_only };
-    let temp_directory = kind.mirror.path().join("spill");
-    let engine = StartedEngine::start(EngineOptions { memory_limit_bytes: 256 << 20, threads: 1, temp_directory })?;
+    let (memory_limit_bytes, temp_directory) = (kind.memory_limit_bytes, kind.mirror.path().join("spill"));
+    let engine = StartedEngine::start(EngineOptions { memory_limit_bytes, threads: 1, temp_directory })?;
     AttachedStore::open(options, engine, Failpoints::default())
 }
 
@@ -60,7 +53,7 @@ impl InCatalog {
             CatalogAddress::Iceberg { .. } => WarehouseKind::Iceberg,
         };
         let catalog = CatalogPlace { address, keys, extension_directory };
-        Self { kind, catalog, mirror: TempDir::new().unwrap(), wait: Duration::from_secs(60) }
+        Self { kind, catalog, mirror: TempDir::new().unwrap(), memory_limit_bytes: 256 << 20, wait: PATIENCE }
     }
 
     /// Writes the rows of each table to a file, unless the file has them.
@@ -102,7 +95,9 @@ impl InCatalog {
 
 impl Kind for InCatalog {
     fn open(&self, identity: &Identity) -> Result<Warehouse, LoadError> {
-        Ok(Warehouse::new("catalog", String::new(), Box::new(open(self, identity, false)?), 1 << 20, 1))
+        // Without a buffer, a transaction stages rows in many writes.
+        let buffer_bytes_max = if self.kind == WarehouseKind::Iceberg { 0 } else { 1 << 20 };
+        Ok(Warehouse::new("catalog", String::new(), Box::new(open(self, identity, false)?), buffer_bytes_max, 1))
     }
 
     fn reader(&self) -> Reader {
@@ -120,7 +115,7 @@ impl Kind for InCatalog {
     }
 }
 
-fn postgres() -> Box<dyn Kind> {
+pub(super) fn postgres() -> Box<dyn Kind> {
     Box::new(postgres_schema())
 }
 
@@ -133,23 +128,23 @@ fn ducklake() -> Box<dyn Kind> {
     Box::new(ducklake_in(&TempDir::new().unwrap().keep()))
 }
 
-fn ducklake_in(folder: &Path) -> InCatalog {
+pub(super) fn ducklake_in(folder: &Path) -> InCatalog {
     let address = CatalogAddress::ducklake(&folder.join("w.ducklake").to_string_lossy()).unwrap();
     InCatalog::new(address, CatalogKeys::default())
 }
 
-fn ducklake_in_postgres() -> Box<dyn Kind> {
+pub(super) fn ducklake_in_postgres() -> Box<dyn Kind> {
     Box::new(ducklake_of_postgres(&TempDir::new().unwrap().keep()))
 }
 
 /// Returns a DuckLake with its catalog in PostgreSQL and its files in a folder.
-fn ducklake_of_postgres(folder: &Path) -> InCatalog {
+pub(super) fn ducklake_of_postgres(folder: &Path) -> InCatalog {
     let (server, schema) = (variable("STUDYSYNC_TEST_POSTGRES"), Uuid::new_v4().simple());
     let address = format!("{server}?schema=l{schema}&data={}/", folder.to_string_lossy());
     InCatalog::new(CatalogAddress::ducklake(&address).unwrap(), CatalogKeys::default())
 }
 
-fn iceberg() -> Box<dyn Kind> {
+pub(super) fn iceberg() -> Box<dyn Kind> {
     Box::new(iceberg_namespace())
 }
 
@@ -186,56 +181,20 @@ mod iceberg_catalog {
 }
 
 /// Returns the files below a folder that contain a text.
-fn files_with(folder: &Path, text: &str) -> Vec<PathBuf> {
+pub(super) fn files_with(folder: &Path, text: &str) -> Vec<PathBuf> {
     let has_text = |path: &PathBuf| fs::read(path).unwrap().windows(text.len()).any(|part| part == text.as_bytes());
     files::files_below(folder).unwrap().into_iter().filter(has_text).collect()
 }
 
-#[test]
-#[ignore = "slow: run by `make lakes`"]
-fn p7_no_byte_of_an_erased_person_is_left_in_a_ducklake() {
-    const PERSON: &str = "session-of-the-erased-person";
-    let folder = TempDir::new().unwrap();
-    let kind = ducklake_in(folder.path());
-    let mut warehouse = kind.open(&identity("test")).unwrap();
-    let records = [answer(PERSON, 0, PERSON), answer("another", 0, "another")];
-    let scan = answers_scan(0, 0, 1);
-    warehouse.apply_and_commit(&scan, &WantedRows(&[page(&records)]), &CommitOptions::default()).unwrap();
-    warehouse.release_lock().unwrap();
-    assert!(!files_with(folder.path(), PERSON).is_empty());
-    assert_eq!(warehouse.erase_people(&session(PERSON)).unwrap().total(), 1);
-    warehouse.release_lock().unwrap();
-    assert_eq!(files_with(folder.path(), PERSON), Vec::<PathBuf>::new());
-    drop(warehouse);
-    let found = kind.reader().query("SELECT response_group_uid FROM responses", 10).unwrap().batches;
-    assert!(pretty_format_batches(&found).unwrap().to_string().contains("another"));
-}
-
-/// An erasure leaves the other rows of every kind of catalog.
-#[test]
-#[ignore = "slow: run by `make lakes`"]
-fn p7_an_erasure_removes_one_person_from_a_catalog() {
-    for kind in [ducklake_in_postgres(), postgres(), iceberg()] {
-        let mut warehouse = kind.open(&identity("test")).unwrap();
-        let records = [answer("person", 0, "text"), answer("another", 0, "text")];
-        let scan = answers_scan(0, 0, 1);
-        warehouse.apply_and_commit(&scan, &WantedRows(&[page(&records)]), &CommitOptions::default()).unwrap();
-        assert_eq!(warehouse.erase_people(&session("person")).unwrap().total(), 1);
-        let found = kind.reader().query("SELECT response_group_uid FROM responses", 10).unwrap().batches;
-        let found = pretty_format_batches(&found).unwrap().to_string();
-        assert!(found.contains("another") && !found.contains("person"), "{found}");
-    }
-}
-
 /// Runs a statement in PostgreSQL.
-fn in_postgres(kind: &InCatalog, sql: &str) {
+pub(super) fn in_postgres(kind: &InCatalog, sql: &str) {
     let connection = new_engine().unwrap();
     let _attachment = attach(&connection, &kind.catalog, CATALOG, false).unwrap();
     connection.execute_batch(&format!("CALL postgres_execute('{CATALOG}', {})", quote_text(sql))).unwrap();
 }
 
 /// Returns a schema in PostgreSQL, and the same one for a new user.
-fn postgres_of_two_users() -> (InCatalog, InCatalog, String) {
+pub(super) fn postgres_of_two_users() -> (InCatalog, InCatalog, String) {
     let server = variable("STUDYSYNC_TEST_POSTGRES");
     let schema = format!("s{}", Uuid::new_v4().simple());
     let of = |server: &str| {
@@ -247,64 +206,8 @@ fn postgres_of_two_users() -> (InCatalog, InCatalog, String) {
     (owner, guest, schema)
 }
 
-fn session(value: &str) -> [Identifier; 1] {
+pub(super) fn session(value: &str) -> [Identifier; 1] {
     [Identifier { kind: IdentifierKind::Session, value: value.to_owned() }]
-}
-
-/// PostgreSQL skips a table of another user with a warning.
-#[test]
-#[ignore = "slow: run by `make lakes`"]
-fn p7_only_the_owner_erases_in_postgres() {
-    let (owner, guest, schema) = postgres_of_two_users();
-    let Err(creation) = open(&guest, &identity("test"), false) else { panic!("the guest created tables") };
-    for refused in [exists(&guest.catalog).unwrap_err(), creation] {
-        assert!(refused.to_string().contains("may not create tables"), "{refused}");
-    }
-    let mut warehouse = owner.open(&identity("test")).unwrap();
-    let granted = format!("USAGE ON SCHEMA {schema} TO {schema}; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES");
-    in_postgres(&owner, &format!("GRANT {granted} IN SCHEMA {schema} TO {schema}"));
-    assert!(exists(&guest.catalog).unwrap());
-    warehouse.require_erasable().unwrap();
-    let refused = guest.open(&identity("test")).unwrap().require_erasable().unwrap_err().to_string();
-    assert!(refused.contains(&format!("{schema} does not own")), "{refused}");
-}
-
-/// PostgreSQL keeps removed rows for transactions that began before, and values of columns in statistics.
-#[test]
-#[ignore = "slow: run by `make lakes`"]
-fn p7_an_erasure_in_postgres_waits_for_older_transactions() {
-    let (mut owner, _, schema) = postgres_of_two_users();
-    owner.wait = Duration::ZERO;
-    let mut warehouse = owner.open(&identity("test")).unwrap();
-    let records = [answer("person", 0, "text"), answer("another", 0, "text")];
-    let scan = answers_scan(0, 0, 1);
-    warehouse.apply_and_commit(&scan, &WantedRows(&[page(&records)]), &CommitOptions::default()).unwrap();
-    in_postgres(&owner, "ANALYZE");
-    let mut reader = open(&owner, &identity("test"), true).unwrap();
-    let count = format!("SELECT count(*) FROM {}", reader.relation("responses"));
-    let counted = |reader: &mut AttachedStore, sql: &str| {
-        reader.in_transaction(|store| store.engine.integers::<1>("count", sql)).unwrap()
-    };
-    let in_statistics = format!(
-        "SELECT tablename FROM pg_stats WHERE schemaname = '{schema}' AND \
-         coalesce(most_common_vals::text, '') || coalesce(histogram_bounds::text, '') LIKE '%person%'"
-    );
-    let in_statistics =
-        format!("SELECT least(count(*), 1) FROM postgres_query('{CATALOG}', {})", quote_text(&in_statistics));
-    assert_eq!(counted(&mut reader, &count), [2]);
-    assert_eq!(counted(&mut reader, &in_statistics), [1]);
-    let waits = warehouse.erase_people(&session("person")).unwrap_err();
-    let is_named = matches!(&waits, LoadError::Locked { holder: Some(holder), .. } if holder.contains("user postgres"));
-    assert!(is_named, "{waits:?}");
-    assert_eq!(counted(&mut reader, &count), [2]);
-    reader.rollback();
-    drop(warehouse);
-    owner.wait = Duration::from_secs(60);
-    let mut warehouse = owner.open(&identity("test")).unwrap();
-    // The rows are removed already; their bytes are not.
-    assert_eq!(warehouse.erase_people(&session("person")).unwrap().total(), 0);
-    assert_eq!(counted(&mut reader, &count), [1]);
-    assert_eq!(counted(&mut reader, &in_statistics), [0]);
 }
 
 #[test]
@@ -401,100 +304,64 @@ fn old_snapshots_of_a_ducklake_are_expired_and_files_joined() {
     }
 }
 
-/// Counts a writer as ended, also if it panics.
-struct Ended<'a>(&'a AtomicI64);
-
-impl Drop for Ended<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+#[test]
+#[ignore = "slow: run by `make lakes`"]
+fn p8_long_texts_are_written_with_more_memory() {
+    let mut repeats = 0;
+    for mut kind in [ducklake_in(&TempDir::new().unwrap().keep()), iceberg_namespace()] {
+        kind.memory_limit_bytes = ENGINE_BYTES_MIN;
+        let mut warehouse = kind.open(&identity("test")).unwrap();
+        let text = "words that differ ".repeat((1 << 20) / 18);
+        let records: Vec<Answer> =
+            (0..150).map(|nth| answer(&format!("g{nth}"), 0, &format!("{nth} {text}"))).collect();
+        let (scan, pages) = (answers_scan(0, 0, 1), [page(&records)]);
+        while let Err(error) = warehouse.apply_and_commit(&scan, &WantedRows(&pages), &CommitOptions::default()) {
+            assert!(warehouse.can_repeat(&error).unwrap(), "{:?}: {error:?}", kind.kind);
+            repeats += 1;
+        }
+        warehouse.release_lock().unwrap();
+        let rows = "SELECT 1 FROM responses WHERE length(answer_text) > 1048000";
+        assert_eq!(kind.reader().query(rows, 200).unwrap().rows(), records.len(), "{:?}", kind.kind);
     }
+    assert!(repeats > 0);
 }
 
-/// Several writers add, change and lose records of the same keys at the same time. In the end each key has one row, the
-/// newest, and the ledger has each scan once. `beside` runs again and again until the writers are done.
-fn race(kind: &dyn Kind, writers: i64, nights: i64, beside: Option<&(dyn Fn() + Sync)>) {
-    const KEYS: i64 = 6;
-    kind.open(&identity("test")).unwrap();
-    let opened: Vec<Warehouse> = (0..writers).map(|_| kind.open(&identity("test")).unwrap()).collect();
-    let running = AtomicI64::new(writers);
-    thread::scope(|scope| {
-        if let Some(beside) = beside {
-            scope.spawn(|| {
-                while running.load(Ordering::Relaxed) > 0 {
-                    beside()
-                }
-            });
-        }
-        for (writer, mut warehouse) in (0..).zip(opened) {
-            let running = &running;
-            scope.spawn(move || {
-                let _ended = Ended(running);
-                for night in 0..nights {
-                    // Each writer has a day of its own, and all have the same keys.
-                    let records: Vec<Answer> = (0..KEYS)
-                        .map(|key| Answer {
-                            updated_ms: Some(day(50 + night) + (writer + key) % writers),
-                            ..answer(&format!("g{key}"), writer, &format!("{writer} in night {night}"))
-                        })
-                        .collect();
-                    let scan = answers_scan(night * writers + writer, writer, writer + 1);
-                    let apply = |warehouse: &mut Warehouse| {
-                        warehouse.apply(&scan, &WantedRows(&[page(&records)]), &CommitOptions::default())?;
-                        warehouse.commit().map(drop)
-                    };
-                    while let Err(error) = apply(&mut warehouse) {
-                        assert!(warehouse.can_repeat(&error).unwrap(), "{error:?}");
-                    }
-                }
-            });
-        }
-    });
+#[test]
+#[ignore = "slow: run by `make lakes`"]
+fn a_month_between_removals_of_iceberg_can_be_joined() {
+    let kind = iceberg_namespace();
+    let mut warehouse = kind.open(&identity("test")).unwrap();
+    for (nth, on_day) in [(0, 0), (1, 300)] {
+        let records = ["person", "another"].map(|group| Answer { question: nth, ..answer(group, on_day, "text") });
+        let scan = answers_scan(nth, on_day, on_day + 1);
+        warehouse.apply_and_commit(&scan, &WantedRows(&[page(&records)]), &CommitOptions::default()).unwrap();
+    }
+    warehouse.erase_people(&session("person")).unwrap();
     let mut reader = kind.reader();
-    let mut rows = |sql: &str| {
-        let found = reader.query(sql, 1000).unwrap().batches;
-        pretty_format_batches(&found).unwrap().to_string()
+    let [from, until] = [150, 160].map(|on_day| day(on_day) * 1000);
+    for tables in ["responses a, responses b", "(FROM responses UNION ALL FROM responses) a"] {
+        let sql = format!(
+            "SELECT 1 FROM {tables} WHERE a.created_at > make_timestamp({from}) AND a.created_at < make_timestamp({until})"
+        );
+        assert_eq!(reader.query(&sql, 100).unwrap().rows(), 0, "{sql}");
+    }
+    assert_eq!(reader.query("SELECT 1 FROM responses", 100).unwrap().rows(), 2);
+}
+
+#[test]
+#[ignore = "slow: run by `make lakes`"]
+fn a_commit_of_new_rows_adds_one_manifest_to_an_iceberg_table() {
+    let kind = iceberg_namespace();
+    let mut warehouse = kind.open(&identity("test")).unwrap();
+    for nth in 0..4 {
+        let (scan, records) = (answers_scan(nth, nth, nth + 1), [answer(&format!("g{nth}"), nth, "text")]);
+        warehouse.apply(&scan, &WantedRows(&[page(&records)]), &CommitOptions::default()).unwrap();
+    }
+    warehouse.commit().unwrap();
+    let store = open(&kind, &identity("test"), true).unwrap();
+    let manifests = |table: &str| {
+        let sql = format!("SELECT count(DISTINCT manifest_path) FROM iceberg_metadata({})", store.relation(table));
+        store.engine.integers::<1>("count", &sql).unwrap()
     };
-    let one_each = rows("SELECT count(*) = 6 AND count(DISTINCT response_group_uid) = 6 AS ok FROM responses");
-    assert!(one_each.contains("true"), "{one_each}");
-    // In the last night, the record with the greatest time of a key is that of one writer.
-    let newest = rows("SELECT min(epoch_ms(updated_at) % 1000) AS least FROM responses");
-    assert!(newest.contains(&format!("| {} ", writers - 1)), "{newest}");
-    let ledger = rows("SELECT count(*) AS scans FROM sync_windows");
-    assert!(ledger.contains(&format!("| {} ", writers * nights)), "{ledger}");
-}
-
-#[test]
-#[ignore = "slow: run by `make lakes`"]
-fn two_writers_of_postgres_lose_nothing() {
-    race(&*postgres(), 3, 4, None);
-}
-
-#[test]
-#[ignore = "slow: run by `make lakes`"]
-fn two_writers_of_a_ducklake_lose_nothing() {
-    race(&*ducklake_in_postgres(), 3, 4, None);
-}
-
-#[test]
-#[ignore = "slow: run by `make lakes`"]
-fn the_maintenance_of_a_ducklake_loses_no_write() {
-    let kind = ducklake_of_postgres(&TempDir::new().unwrap().keep());
-    kind.open(&identity("test")).unwrap();
-    let store = Mutex::new(open(&kind, &identity("test"), false).unwrap());
-    let joined = AtomicI64::new(0);
-    let join_files =
-        || match store.lock().unwrap().compact_lake("0", "to_timestamp(0)", "older_than => to_timestamp(0)") {
-            Ok(()) => drop(joined.fetch_add(1, Ordering::Relaxed)),
-            // A writer was first.
-            Err(LoadError::Conflict { .. }) => {}
-            Err(error) => panic!("{error:?}"),
-        };
-    race(&kind, 2, 8, Some(&join_files));
-    assert!(joined.into_inner() > 0);
-}
-
-#[test]
-#[ignore = "slow: run by `make lakes`"]
-fn two_writers_of_iceberg_lose_nothing() {
-    race(&*iceberg(), 3, 4, None);
+    assert_eq!(["responses", "sync_windows"].map(manifests), [[1], [1]]);
 }

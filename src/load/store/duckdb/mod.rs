@@ -128,9 +128,10 @@ impl DuckDbStore {
     }
 
     fn open_as(options: DuckDbOptions<'_>, engine: StartedEngine, access: Access) -> Result<Self, LoadError> {
-        let memory_limit_bytes = engine.options().memory_limit_bytes;
+        let engine = engine.ready(options.failpoints)?;
         let mut store = Self {
-            engine: engine.ready(options.failpoints)?,
+            unspillable: UnspillableMemory::none(engine.memory_limit_bytes()),
+            engine,
             path: options.path.to_owned(),
             copy: options.copy,
             search: options.search,
@@ -140,7 +141,6 @@ impl DuckDbStore {
             access,
             claim: None,
             has_views: false,
-            unspillable: UnspillableMemory::none(memory_limit_bytes),
             is_dirty: false,
             is_open: false,
             added_to: AddedRows::new(),
@@ -399,11 +399,11 @@ impl Store for DuckDbStore {
 
     /// Replaces the engine by one with twice the memory, which has no file attached.
     fn raise_memory(&mut self) -> Result<bool, LoadError> {
-        let Some(memory_bytes) = self.engine.restart_with_more_memory()? else { return Ok(false) };
-        self.note_detached();
-        let mib = memory_bytes >> 20;
-        tracing::warn!("DuckDB needs more memory than memory_limit_mb leaves it, and gets {mib} MiB");
-        Ok(true)
+        let is_raised = self.engine.restart_with_more_memory()?;
+        if is_raised {
+            self.note_detached();
+        }
+        Ok(is_raised)
     }
 
     fn publish(&mut self) -> Result<(), LoadError> {
