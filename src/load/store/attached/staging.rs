@@ -51,9 +51,13 @@ impl AttachedStore {
     /// Counts the bytes that changes have added, and inserts the rows of tables with many of them.
     pub(super) fn count_staged(&mut self, changes: &[TableChange]) -> Result<(), LoadError> {
         let bytes_max = self.staged_bytes_max();
+        // A row counts at least as a byte: a table without bytes is not inserted.
+        let bytes_of = |rows: &RecordBatch| {
+            let columns = rows.columns().iter().map(|column| column.to_data().get_slice_memory_size().unwrap_or(0));
+            columns.sum::<usize>() + rows.num_rows()
+        };
         for change in changes.iter().filter(|_| bytes_max > 0) {
-            let columns = change.added.iter().flat_map(RecordBatch::columns);
-            let bytes = columns.map(|column| column.to_data().get_slice_memory_size().unwrap_or(0)).sum::<usize>();
+            let bytes: usize = change.added.iter().map(bytes_of).sum();
             *self.staged.entry(&change.table.name).or_default() += bytes as u64;
         }
         self.insert_staged(bytes_max)
