@@ -84,7 +84,7 @@ pub(super) fn change(
     failed: impl Fn(duckdb::Error) -> LoadError + Copy,
 ) -> Result<(), LoadError> {
     remove(engine, target, change, failed)?;
-    add(engine, target, change, failed)
+    engine.insert(target, &without_empty_columns(change.table, &change.added)?).map_err(failed)
 }
 
 /// Removes the rows that a change removes.
@@ -103,16 +103,6 @@ pub(super) fn remove(
         format!("DELETE FROM {target} AS t USING {rows} k WHERE {has_key}{in_range}")
     };
     engine.execute_with_rows(change.removed.values(), delete).map(drop).map_err(failed)
-}
-
-/// Inserts the rows that a change adds.
-pub(super) fn add(
-    engine: &Engine,
-    target: &str,
-    change: &TableChange,
-    failed: impl Fn(duckdb::Error) -> LoadError,
-) -> Result<(), LoadError> {
-    engine.insert(target, &without_empty_columns(change.table, &change.added)?).map_err(failed)
 }
 
 /// Returns the statement that inserts all rows of a relation into a table.

@@ -327,11 +327,7 @@ pub(super) fn texts(connection: &duckdb::Connection, sql: &str) -> Result<Vec<St
 }
 
 /// Returns the names of the tables of a schema of an attached catalog.
-pub(super) fn tables_in(
-    connection: &duckdb::Connection,
-    catalog: &str,
-    schema: &str,
-) -> Result<BTreeSet<String>, LoadError> {
+fn tables_in(connection: &duckdb::Connection, catalog: &str, schema: &str) -> Result<BTreeSet<String>, LoadError> {
     let [named_catalog, named_schema] = [catalog, schema].map(quote_text);
     let sql = format!(
         "SELECT table_name FROM duckdb_tables() WHERE database_name = {named_catalog} AND schema_name = {named_schema}"
